@@ -1,6 +1,6 @@
 """The columnar store under replay buffers and datasets."""
 
-from pfrl_like.columns.columns import Columns, rows_of
+from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import as_array
 from pfrl_like.columns.links import joined_frames, packed, stacks
@@ -17,7 +17,7 @@ from pfrl_like.columns.state import (
     shared_field,
 )
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
-from pfrl_like.columns.structure import ReadOnlyDict
+from pfrl_like.columns.structure import ReadOnlyDict, rows_of
 
 __all__ = [
     "ENDED",

@@ -19,6 +19,7 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, Rows, as_array, describe, to_tensors
 from pfrl_like.columns.links import Stacks
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
+from pfrl_like.columns.structure import rows_of
 from pfrl_like.utils.checks import LARGEST_REWARD, as_reward, reward_out_of_range
 
 _CPU = torch.device("cpu")
@@ -328,12 +329,10 @@ class Columns(Steps):
         values.update(zip(numbers, tensors, strict=False))
         if observed is not None:
             values |= {"obs": observed(rows), "next_obs": observed(last, following=True)}
-        for name in _RECURRENT:
-            if name in values:
-                values[name] = map_nested(lambda state: state.movedim(0, 1).contiguous(), values[name])
-        for name in _FLOATS:
-            if name in values:
-                values[name] = values[name].float()
+        for name in values.keys() & _RECURRENT:
+            values[name] = map_nested(lambda state: state.movedim(0, 1).contiguous(), values[name])
+        for name in values.keys() & _FLOATS:
+            values[name] = values[name].float()
         if next_actions and "next_action" not in values:
             values["next_action"] = following.next_actions(self, last, device)
         others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
@@ -372,19 +371,3 @@ class Columns(Steps):
         """Bytes held, rows that are free or not used yet included."""
         fields = [field.nbytes for field in (self.obs, self.action) if field is not None]
         return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())
-
-
-def rows_of(values: Any, count: int, name: str) -> list[Any]:
-    """A list of `count` values that came as a list, a tuple, a stacked array, or a dict or tuple of stacks.
-
-    Raises:
-        ValueError: If they are not `count`.
-    """
-    if isinstance(values, Mapping):
-        parts = {key: rows_of(part, count, f"{name}[{key!r}]") for key, part in values.items()}
-        return [{key: part[i] for key, part in parts.items()} for i in range(count)]
-    if isinstance(values, tuple) and len(values) != count:
-        return list(zip(*(rows_of(part, count, f"{name}[{i}]") for i, part in enumerate(values)), strict=True))
-    if not hasattr(values, "__len__") or len(values) != count:
-        raise ValueError(f"{name}: got {describe(values)}, expected {count} values, one for each environment")
-    return list(values)

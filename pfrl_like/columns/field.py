@@ -139,7 +139,7 @@ class Field:
         return gathered.numpy() if isinstance(gathered, torch.Tensor) else gathered
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What `restore` needs to hold the values of these rows again: a JSON header and named arrays."""
+        """What `from_spec` and `fill` need to hold the values of these rows again: a JSON header and named arrays."""
         arrays = {
             f"{prefix}/{i}/{name}": array
             for i, leaf in enumerate(self.leaves)
@@ -165,32 +165,15 @@ class Field:
             raise ValueError(f"a structure names the leaves {numbers}, and there are {len(leaves)}")
         return cls(rows, structure, leaves)
 
-    @classmethod
-    def restore(
-        cls,
-        rows: Rows,
-        header: Mapping[str, Any],
-        arrays: Mapping[str, NDArray[Any]],
-        prefix: str,
-        at: NDArray[np.int64],
-    ) -> "Field":
-        """The field that `dump` described, its values in the rows `at`.
-
-        Raises:
-            ValueError: If an array is missing or does not fit.
-        """
-        field = cls.from_spec(rows, header)
-        field.fill(arrays, prefix, at)
-        return field
-
-    def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> None:
-        """Fill the rows `at` with the values that `dump` gave, of such a field.
+    def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> "Field":
+        """Fill the rows `at` with the values that `dump` gave, of such a field; returns the field.
 
         Raises:
             ValueError: If an array is missing or does not fit.
         """
         for i, leaf in enumerate(self.leaves):
             leaf.restore(at, _under(arrays, f"{prefix}/{i}/"))
+        return self
 
     def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
         """Store some of the values that `dump` gave, of such a field; returns their rows.
@@ -300,11 +283,6 @@ class Extra:
         self.field.put(row, checked)
         self.index[step] = row
 
-    def replace(self, step: int, checked: Any) -> None:
-        """Store a checked value, or None, in the place of what a step holds."""
-        self.drop(step)
-        self.put(step, checked)
-
     def drop(self, step: int) -> None:
         """Free what a step holds."""
         row = self.index.item(step)
@@ -353,7 +331,7 @@ class Extra:
         rows = np.concatenate([[0], self.rows.take(count)])
         self.index[at] = rows[index]
         if header["field"]:
-            self.set_field(Field.restore(self.rows, header["field"], arrays, prefix, rows[1:]))
+            self.set_field(Field.from_spec(self.rows, header["field"]).fill(arrays, prefix, rows[1:]))
 
     def add(
         self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]

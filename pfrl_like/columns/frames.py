@@ -132,12 +132,6 @@ class MappedRows(Rows):
         """Bytes of files per row, those of a row of each sibling included."""
         return sum(v.row_bytes for v in self._values) + sum(sibling.row_bytes for sibling in self._siblings)
 
-    @property
-    def mapped_bytes(self) -> int:
-        """Bytes of files."""
-        own = self.size * sum(v.row_bytes for v in self._values)
-        return own + sum(sibling.mapped_bytes for sibling in self._siblings)
-
     def _resize(self, size: int) -> None:
         for values in self._values:  # first, since a disk may be full
             _map(values, size)

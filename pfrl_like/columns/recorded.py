@@ -17,7 +17,7 @@ from pfrl_like.columns.steps import Indices, Running
 from pfrl_like.columns.structure import structure_of
 
 _STEP, _END, _NAME = b"S", b"E", b"N"
-_HEAD = struct.Struct("<cIBd")  # kind, number of the environment, is terminal, reward
+_HEAD = struct.Struct("<cI?d")  # kind, number of the environment, is terminal, reward
 _ENV = struct.Struct("<cI")
 _ROW = struct.Struct("<q")
 
@@ -250,10 +250,6 @@ class RecordedColumns(Columns):
                 start += leaf.place_dtype.itemsize
                 if check and place and leaf.damaged(at):
                     raise ValueError("the value of a step is not what was stored")
-        self._link_places(env_id, row, reward, bool(terminal), places)
-        return env_id, row.item(), bool(terminal)
-
-    def _link_places(self, env_id: Any, row: Indices, reward: float, terminal: bool, places: list[int]) -> None:
         at, next_at, *others = places
         if not at or not next_at:
             raise ValueError("a record of a step names no observations")
@@ -264,6 +260,7 @@ class RecordedColumns(Columns):
             self.lacks_next = self.lacks_next or not terminal
         for extra in self.extras.values():
             extra.index[row] = 0 if extra.field is None else others.pop(0)
+        return env_id, row.item(), terminal
 
     def _record_size(self) -> int:
         assert self.action is not None

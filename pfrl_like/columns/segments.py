@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pfrl_like.columns.columns import Columns
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import as_array, describe, expect
-from pfrl_like.columns.state import dump_part, link_steps, used_observations
+from pfrl_like.columns.state import dump, link_steps, refusing_misfits, used_observations
 from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Running, Steps
 from pfrl_like.utils.checks import as_reward
 
@@ -49,7 +49,8 @@ def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> 
         else:
             if name not in store.extras:
                 store.add_extra(name)
-            store.extras[name].replace(row, value)
+            store.extras[name].drop(row)
+            store.extras[name].put(row, value)
         _mark(store, row, _OBSERVATIONS.get(name, _VALUES))
 
 
@@ -221,7 +222,7 @@ _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
 
 def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
     """What will never change about these steps, with their observations; links to other steps are left out."""
-    return dump_part(columns, rows, used_observations(columns, rows, ()))[1]
+    return dump(columns, rows, used_observations(columns, rows, ()))[1]
 
 
 def dump_table(
@@ -237,7 +238,7 @@ def dump_table(
     """
     loose = [run for run in columns.running.values() if columns.is_loose(run)]
     others = rows[bounds[-1] :]
-    header, arrays = dump_part(columns, others, used_observations(columns, others, loose))
+    header, arrays = dump(columns, others, used_observations(columns, others, loose))
     number = np.zeros(columns.steps.size, np.int64)
     number[rows] = np.arange(1, len(rows) + 1)
     follower = number[np.maximum(columns.successor[rows], ENDED)]
@@ -285,15 +286,13 @@ def join(
     Raises:
         ValueError: If something is missing or does not fit.
     """
-    try:
+    with refusing_misfits():
         joint = _Joint(header, arrays)
         for segment, count in segments:
             joint.add(segment, count)
         loose = [pending for _, pending, _ in header["running"] if pending > 0]
         joint.add(arrays, len(arrays["reward"]), loose)
         return joint.columns, joint.finish()
-    except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
-        raise ValueError(f"the header does not fit: {error!r}") from error
 
 
 class _Joint:

@@ -1,6 +1,7 @@
 """The content of a store as a JSON header and named arrays, and back."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,18 +14,17 @@ from pfrl_like.columns.leaves import ArrayLeaf, Holder, Rows, expect, first_seen
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 
 
-def dump(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def dump(
+    columns: Columns, rows: Indices, used: Indices | None = None
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """What `restore` needs to make the same store again.
 
     Args:
         columns: The store.
-        rows: All its steps, in the order in which they are to be numbered (from 1) in the copy.
+        rows: All its steps, or some of them, in the order in which they are to be numbered (from 1) in the copy.
+        used: Rows of their observations, in their order in the copy; None finds them.
     """
-    return dump_part(columns, rows, used_observations(columns, rows))
-
-
-def dump_part(columns: Columns, rows: Indices, used: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """As `dump`, for some of the steps; `used` are the rows of their observations, in their order there."""
+    used = used_observations(columns, rows) if used is None else used
     new_obs = np.zeros(columns.obs_rows.size, np.int64)
     new_obs[used] = np.arange(1, len(used) + 1)
     header, arrays = dump_steps(columns, rows, new_obs)
@@ -80,6 +80,19 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
     return header, arrays
 
 
+@contextlib.contextmanager
+def refusing_misfits() -> Iterator[None]:
+    """Within it a header and arrays are read that may be damaged.
+
+    Raises:
+        ValueError: Instead of what comes of a header that is none.
+    """
+    try:
+        yield
+    except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
+        raise ValueError(f"the header does not fit: {error!r}") from error
+
+
 def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None) -> Columns:
     """The store that `dump` described, its steps in rows 1, 2, ...
 
@@ -91,26 +104,21 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], colum
     Raises:
         ValueError: If an array is missing or does not fit.
     """
-    try:
-        return _restore(header, dict(arrays), Columns() if columns is None else columns)
-    except (TypeError, AttributeError, LookupError, OverflowError, MemoryError) as error:
-        raise ValueError(f"the header does not fit: {error!r}") from error
-
-
-def _restore(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns) -> Columns:
-    n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
-    if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
-        raise ValueError(f"there are {n_obs} observations for {n_steps} steps")
-    steps, obs = restore_steps(header, arrays, columns, n_obs), columns.obs_rows.take(n_obs)
-    if header["obs"] is not None:
-        columns.set_fields(
-            Field.restore(columns.obs_rows, header["obs"], arrays, "obs", obs),
-            Field.restore(columns.steps, header["action"], arrays, "action", steps),
-        )
-    elif n_steps:
-        raise ValueError("there are steps, but no observations")
-    for i, part in enumerate(header["extras"]):
-        columns.add_extra(part["name"]).restore(part, arrays, f"extra/{i}", steps)
+    columns = Columns() if columns is None else columns
+    with refusing_misfits():
+        n_steps, n_obs = int(header["n_steps"]), int(header["n_obs"])
+        if not 0 <= n_obs <= 2 * n_steps + len(header["running"]):
+            raise ValueError(f"there are {n_obs} observations for {n_steps} steps")
+        steps, obs = restore_steps(header, arrays, columns, n_obs), columns.obs_rows.take(n_obs)
+        if header["obs"] is not None:
+            columns.set_fields(
+                Field.from_spec(columns.obs_rows, header["obs"]).fill(arrays, "obs", obs),
+                Field.from_spec(columns.steps, header["action"]).fill(arrays, "action", steps),
+            )
+        elif n_steps:
+            raise ValueError("there are steps, but no observations")
+        for i, part in enumerate(header["extras"]):
+            columns.add_extra(part["name"]).restore(part, arrays, f"extra/{i}", steps)
     return columns
 
 
@@ -216,35 +224,25 @@ def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     Raises:
         ValueError: If an array is missing or does not fit, or the files are too short.
     """
-    try:
-        _restore_rows(header, dict(arrays), columns)
-    except (TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise ValueError(f"the header does not fit: {error!r}") from error
+    with refusing_misfits():
+        obs = None
+        if header["obs"] is not None:
+            obs = Field.from_spec(columns.obs_rows, header["obs"])
+            _take_places(obs, arrays, "obs")
+        steps = restore_steps(header, arrays, columns, columns.obs_rows.size - 1)
+        if obs is not None:
+            columns.set_fields(obs, Field.from_spec(columns.steps, header["action"]).fill(arrays, "action", steps))
+        elif len(steps):
+            raise ValueError("there are steps, but no observations")
+        for i, part in enumerate(header["extras"]):
+            extra = columns.add_extra(part["name"])
+            if part["field"]:
+                field = Field.from_spec(extra.rows, part["field"])
+                _take_places(field, arrays, f"extra/{i}")
+                extra.set_field(field)
+            extra.index[steps] = _numbers(arrays, f"extra/{i}/index", len(steps), 0, extra.rows.size - 1)
+        settle(columns, steps)
     return columns
-
-
-def _restore_rows(header: Mapping[str, Any], arrays: dict[str, NDArray[Any]], columns: Columns) -> None:
-    obs = None
-    if header["obs"] is not None:
-        obs = Field.from_spec(columns.obs_rows, header["obs"])
-        _take_places(columns.obs_rows, obs, arrays, "obs")
-    steps = restore_steps(header, arrays, columns, columns.obs_rows.size - 1)
-    if obs is not None:
-        columns.set_fields(obs, Field.restore(columns.steps, header["action"], arrays, "action", steps))
-    elif len(steps):
-        raise ValueError("there are steps, but no observations")
-    for i, part in enumerate(header["extras"]):
-        extra = columns.add_extra(part["name"])
-        if part["field"]:
-            extra.set_field(Field.from_spec(extra.rows, part["field"]))
-            assert extra.field is not None
-            _take_places(extra.rows, extra.field, arrays, f"extra/{i}")
-            extra.mark_missing()
-        index = expect(arrays, f"extra/{i}/index", (len(steps),), np.int64)
-        if len(index) and not (index.min() >= 0 and index.max() < extra.rows.size):
-            raise ValueError(f"the array 'extra/{i}/index' holds row numbers out of range")
-        extra.index[steps] = index
-    settle(columns, steps)
 
 
 def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -288,10 +286,10 @@ def _places(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any]]
     return {f"{prefix}/rows": rows, **places}
 
 
-def _take_places(rows: Rows, field: Field, arrays: dict[str, NDArray[Any]], prefix: str) -> None:
-    assert isinstance(rows, MappedRows)
-    rows.adopt()
-    at = _rows_in(rows, arrays, prefix)
+def _take_places(field: Field, arrays: Mapping[str, NDArray[Any]], prefix: str) -> None:
+    assert isinstance(field.rows, MappedRows)
+    field.rows.adopt()
+    at = _rows_in(field.rows, arrays, prefix)
     for i, leaf in enumerate(field.leaves):
         leaf.take_places(at, _places_in(leaf, arrays, f"{prefix}/{i}", len(at)))
 

@@ -1,7 +1,12 @@
-"""The shape of a nested value: which dicts and tuples it is made of, with its leaves numbered in order."""
+"""The shape of a nested value: which dicts and tuples it is made of, with its leaves numbered in order.
+
+And many values as a list, however they are nested or stacked.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
+
+from pfrl_like.columns.leaves import describe
 
 #: A leaf's number, or a dict or tuple of structures.
 Structure = int | dict[Any, Any] | tuple[Any, ...]
@@ -107,3 +112,19 @@ def from_json(value: Any) -> Structure:
     if "tuple" in value:
         return tuple(from_json(part) for part in value["tuple"])
     return {key: from_json(part) for key, part in value["dict"]}
+
+
+def rows_of(values: Any, count: int, name: str) -> list[Any]:
+    """A list of `count` values that came as a list, a tuple, a stacked array, or a dict or tuple of stacks.
+
+    Raises:
+        ValueError: If they are not `count`.
+    """
+    if isinstance(values, Mapping):
+        parts = {key: rows_of(part, count, f"{name}[{key!r}]") for key, part in values.items()}
+        return [{key: part[i] for key, part in parts.items()} for i in range(count)]
+    if isinstance(values, tuple) and len(values) != count:
+        return list(zip(*(rows_of(part, count, f"{name}[{i}]") for i, part in enumerate(values)), strict=True))
+    if not hasattr(values, "__len__") or len(values) != count:
+        raise ValueError(f"{name}: got {describe(values)}, expected {count} values, one for each environment")
+    return list(values)

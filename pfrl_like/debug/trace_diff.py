@@ -114,7 +114,7 @@ def a_few(names: Sequence[str]) -> str:
     return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
-def differing(one: Mapping[str, int], other: Mapping[str, int]) -> list[str]:
+def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     """The names of what differs, or is not in both."""
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
@@ -166,7 +166,7 @@ def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str
         repeats: Whether nothing is known of a run that is not the same if it is trained again.
     """
     one, other = (_told(outdir) for outdir in outdirs)
-    differ = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    differ = differing(one, other)
     if files := [name.removeprefix(_FILES) for name in differ if name.startswith(_FILES)]:
         yield f"files of the program: {a_few(files)} (it is another one)"
     for name in (name for name in differ if not name.startswith(_FILES)):

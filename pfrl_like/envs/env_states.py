@@ -154,39 +154,36 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
         ValueError: If it comes from another environment or is not taken, or the environments of a vector environment
             cannot be reached.
     """
+    *_, innermost = layers_of(env)
     try:
-        _put_back_between_episodes(env, told, alone)
+        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
+            env.reset()
+        restore_env(env, told["state"])
+        check_taken(env, told["state"])
+        Streams.of(env, with_global=alone).restore(told["streams"])
+        if told["envs"] is not None:
+            innermost.restore_between_episodes(told["envs"])
+        elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
+            raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
     except ValueError:
         raise
     except Exception as error:  # of code of the user's
         raise ValueError(f"the environment does not take its state: {error!r:.200}") from error
 
 
-def _put_back_between_episodes(env: Any, told: Mapping[str, Any], alone: bool) -> None:
-    *_, innermost = layers_of(env)
-    if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
-        env.reset()
-    restore_env(env, told["state"])
-    check_taken(env, told["state"])
-    Streams.of(env, with_global=alone).restore(told["streams"])
-    if told["envs"] is not None:
-        innermost.restore_between_episodes(told["envs"])
-    elif _is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
-        raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
-
-
 def _envs_of(env: Any) -> Sequence[Any]:
-    envs = getattr(env, "envs", None) if _is_vector(env) else None
+    envs = getattr(env, "envs", None) if is_vector(env) else None
     return envs if isinstance(envs, list | tuple) else ()
 
 
-def _is_vector(env: Any) -> bool:
+def is_vector(env: Any) -> bool:
+    """Whether this is several environments in one."""
     return isinstance(getattr(env, "num_envs", None), int)
 
 
 def _tells(layer: Any) -> bool:
     """Whether it says all of itself; what vector environments say is of the episodes that run."""
-    return is_resumable(layer) and not _is_vector(layer)
+    return is_resumable(layer) and not is_vector(layer)
 
 
 def _remembered(layer: Any) -> dict[str, Any]:

@@ -145,7 +145,7 @@ def serve_env(
     try:
         space = getattr(env, "observation_space", None)
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
-        answers = _Answers(env, index, space, num_envs)
+        answers = _Answers(env, index, num_envs)
         if len(entropy) > 2:
             with contextlib.suppress(ValueError):  # it takes none
                 answers.seed(seed)
@@ -164,8 +164,8 @@ def serve_env(
 class _Answers:
     """One method for each command."""
 
-    def __init__(self, env: Any, index: int, space: Any, num_envs: int) -> None:
-        self._env, self._index, self._space, self._num_envs = env, index, space, num_envs
+    def __init__(self, env: Any, index: int, num_envs: int) -> None:
+        self._env, self._index, self._num_envs = env, index, num_envs
         self._shared = SharedObservations(None, num_envs)
         self._seed: int | None = None
         self._tape: Any = None
@@ -313,15 +313,13 @@ class EnvWorkers(Workers):
                 if index not in self.cut:
                     self.send(index, (command, argument), self.timeout)
             except WorkerError as error:
-                self._replace(error)
-                self._asked = command
+                self._replace(error, command)
         while True:
             owing = [index for index in arguments if index not in self.cut]
             try:
                 return dict(zip(owing, self.receive(owing, self.timeout), strict=True))
             except WorkerError as error:
-                self._replace(error)
-                self._asked = command
+                self._replace(error, command)
 
     def limit(self) -> str:
         """What was asked, and the seconds; at the start also what these are for."""
@@ -332,7 +330,7 @@ class EnvWorkers(Workers):
             )
         return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
 
-    def _replace(self, error: WorkerError) -> None:
+    def _replace(self, error: WorkerError, command: str) -> None:
         """Put another worker in the place of one that has failed, and in that of every other that fails meanwhile."""
         failed, fresh = [error], dict[int, bool]()  # new workers, and whether they have been greeted
         while failed or fresh:
@@ -345,6 +343,7 @@ class EnvWorkers(Workers):
                 error = failed.pop()
                 self._put_another(error)
                 fresh[error.index] = False
+        self._asked = command  # again
 
     def _put_another(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:

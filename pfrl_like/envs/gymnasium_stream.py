@@ -20,7 +20,6 @@ from pfrl_like.envs.vector_stream import (
     merge_masks,
     merge_rows,
     not_recorded,
-    reasons_of,
     restore_layers,
     saved_layers,
 )
@@ -112,9 +111,8 @@ class GymnasiumStream(VectorStream):
         sync = self._sync
         if state["episodes"] is None or sync is None:
             return [not_recorded(innermost(self.env))]
-        pairs = zip(sync.envs, state["episodes"], strict=True)
-        arrivals = [tape.restore_state(told) for tape, told in pairs]
-        reasons = reasons_of(arrivals) or restore_layers(self.env, state["layers"])
+        arrivals = [tape.restore_state(told) for tape, told in zip(sync.envs, state["episodes"], strict=True)]
+        reasons = restore_layers(self.env, arrivals, state["layers"])
         if not reasons:
             sync._env_obs = [arrival.obs for arrival in arrivals]
             sync._autoreset_envs = np.array(state["ends"], dtype=np.bool_)

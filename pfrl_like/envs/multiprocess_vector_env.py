@@ -16,7 +16,7 @@ from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
 from pfrl_like.envs.vector_stream import check_action_count, cut_step, join_steps, seed_list, skip_mask
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.processes.worker import Portable
+from pfrl_like.processes.worker import sendable
 from pfrl_like.utils.checks import check_counts, check_seconds
 
 Answers = TypeVar("Answers")
@@ -78,9 +78,7 @@ class MultiprocessVectorEnv(VectorEnv):
         self._tells_at_reset = False
         self._failure: WorkerError | None = None
         self._shared = SharedObservations(None, self.num_envs)
-        factories = [Portable(make_env) for make_env in env_fns]
-        if start_method != "fork":
-            _pack(factories)
+        factories = [sendable(make_env, f"env_fns[{i}]", start_method) for i, make_env in enumerate(env_fns)]
         ensure_tracker()
         self._replaces = on_worker_failure == "restart"
         restarts = max_restarts if self._replaces else 0
@@ -122,7 +120,9 @@ class MultiprocessVectorEnv(VectorEnv):
         if cut:
             told = 5 if self._tells_at_reset else 4
             n_values = next((len(answer) for answer in answers.values()), told)
-            answers |= {i: cut_step(self._as_message(i), reason, n_values) for i, reason in cut.items()}
+            # The last observation comes as through a pipe: what is in shared memory may be half written.
+            last = {i: self._shared.message(self.last_obs[i]) for i in cut}
+            answers |= {i: cut_step(last[i], reason, n_values) for i, reason in cut.items()}
             cut.clear()
         messages, *rest = join_steps([answers[i] for i in range(self.num_envs)])
         self._messages = list(messages)
@@ -244,10 +244,6 @@ class MultiprocessVectorEnv(VectorEnv):
             if not self._workers.restarts:
                 self._shared.unlink()
 
-    def _as_message(self, index: int) -> Any:
-        """The last observation of an environment, as it would come through a pipe: memory may be half written."""
-        return self._shared.message(self.last_obs[index])
-
     @property
     def _everybody(self) -> dict[int, None]:
         return dict.fromkeys(range(self.num_envs))
@@ -278,14 +274,6 @@ class MultiprocessVectorEnv(VectorEnv):
             self._workers.close(hurry=not isinstance(error, Exception))
             self.close()
             raise
-
-
-def _pack(factories: Sequence[Portable]) -> None:
-    for index, factory in enumerate(factories):
-        try:
-            factory.pack()
-        except TypeError as error:
-            raise TypeError(f'env_fns[{index}]: {error}; start_method="fork" needs no sending') from error
 
 
 def _entropy() -> int:

@@ -19,7 +19,6 @@ from pfrl_like.envs.vector_stream import (
     innermost,
     merge_masks,
     not_recorded,
-    reasons_of,
     restore_layers,
     saved_layers,
 )
@@ -101,7 +100,7 @@ class PfrlStream(VectorStream):
         if state["env"] is None or not self._recorded:
             return [not_recorded(env)]
         arrivals = env.restore_state(state["env"])
-        reasons = reasons_of(arrivals) or restore_layers(self.env, state["layers"])
+        reasons = restore_layers(self.env, arrivals, state["layers"])
         if not reasons:
             self._obs = self._stacked(self.env.last_obs)
             self._mask = self._action_mask([arrival.info for arrival in arrivals])

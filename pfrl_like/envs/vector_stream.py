@@ -27,28 +27,25 @@ def saved_layers(env: Any) -> list[Any]:
     return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
 
 
-def restore_layers(env: Any, states: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Put back what `saved_layers` gave.
+def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """Put back what `saved_layers` gave, if the environments inside have come to where they were.
 
     Returns:
-        Why the wrappers are not as they were; nothing if they are.
+        Why they have not, or the wrappers are not as they were; nothing if all are.
 
     Raises:
         ValueError: If there are others.
     """
+    reasons = [f"environment {i}: {arrival.reason}" for i, arrival in enumerate(arrivals) if not arrival.exact]
+    if reasons:
+        return reasons
     *wrappers, _ = layers_of(env)
-    reasons = []
     for layer, state in zip(wrappers, states, strict=True):
         if state is not None:
             layer.restore_state(state)
         elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
             reasons.append(f"nothing is known of what {type(layer).__name__} remembers")
     return reasons
-
-
-def reasons_of(arrivals: Sequence[Any]) -> list[str]:
-    """Why environments have not come to where they were."""
-    return [f"environment {i}: {arrival.reason}" for i, arrival in enumerate(arrivals) if not arrival.exact]
 
 
 def not_recorded(env: Any) -> str:

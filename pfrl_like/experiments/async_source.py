@@ -172,7 +172,6 @@ class AsyncWorkers:
     def _last_words(self, index: int) -> str:
         return self._failures.pop(index, Failure("")).traceback_text or self.workers.stack(index)
 
-    @property
     def _saves(self) -> bool:
         return bool(self.counters.saving.value) and 0 in self.workers.running
 
@@ -180,7 +179,7 @@ class AsyncWorkers:
         """Listen until all processes but some have ended, for some seconds at most, and while one saves."""
         deadline = time.monotonic() + seconds
         self._listen(0.0)  # to those that have ended meanwhile
-        while self.workers.running - but and (time.monotonic() < deadline or self._saves):
+        while self.workers.running - but and (time.monotonic() < deadline or self._saves()):
             self._listen(GLANCE)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:

@@ -13,9 +13,9 @@ import torch
 from pfrl_like.experiments.callbacks import Evaluation, StepHooks, statistics_of
 from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.sources import SerialSource
+from pfrl_like.experiments.training import closing_all
 from pfrl_like.processes import WaitingEnd
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
-from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -175,7 +175,7 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
     def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
         channel.send(("evaluation", step, (_numbers(agent_stats), eval_stats, _numbers(env_stats))))
 
-    with _closing(opened):
+    with closing_all(opened):
         agent = job.agent if job.make_agent is None else job.make_agent(index)
         opened.append(agent)
         counters.beat(index)
@@ -220,39 +220,25 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 
 
 @contextlib.contextmanager
-def _closing(things: Sequence[Any]) -> Iterator[None]:
-    """Close everything that can be closed, whatever happens; an error of the block is the one that is told."""
-    try:
-        yield
-    except BaseException:
-        with contextlib.suppress(Exception):
-            close_all(things)
-        raise
-    close_all(things)
-
-
-@contextlib.contextmanager
 def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
     """Save the agent at the end, however that comes; an error of the block is the one that is told."""
+
+    def save() -> None:
+        counters.saving.value = 1
+        try:
+            agent.save(folder)
+        finally:
+            counters.saving.value = 0
+
     try:
         yield
     except BaseException:
         if folder:
-            with contextlib.suppress(Exception), _told_of(counters.saving):
-                agent.save(folder)
+            with contextlib.suppress(Exception):
+                save()
         raise
     if folder and hasattr(agent, "save"):
-        with _told_of(counters.saving):
-            agent.save(folder)
-
-
-@contextlib.contextmanager
-def _told_of(flag: Any) -> Iterator[None]:
-    flag.value = 1
-    try:
-        yield
-    finally:
-        flag.value = 0
+        save()
 
 
 @contextlib.contextmanager

@@ -21,7 +21,6 @@ from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import save_agent
 from pfrl_like.experiments.run_state import RunState, find_buffers
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import prune
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_directory import TABLES
@@ -188,7 +187,11 @@ class Checkpoints:
             with synced_together():
                 self._sync_tables()
                 found = find_buffers(self.agent, self.state.source)
-                state, references = self.state.saved(clock, found.unsaved), self._save_buffers(found.buffers)
+                state = self.state.saved(clock, found.unsaved)
+                references = {
+                    name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
+                    for name, buffer in found.buffers.items()
+                }
                 self.agent.save(path)
                 if not has_manifest(path):  # an agent of the user's own
                     for file in _files_of_agent(path):
@@ -252,12 +255,6 @@ class Checkpoints:
             path = os.path.join(self.outdir, name)
             if os.path.exists(path):
                 sync_file(path)
-
-    def _save_buffers(self, buffers: Mapping[str, AbstractReplayBuffer]) -> dict[str, Any]:
-        return {
-            name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
-            for name, buffer in buffers.items()
-        }
 
     def _forget(self) -> None:
         """Remove the checkpoints that do not stay, and the files of buffers that no other one needs."""

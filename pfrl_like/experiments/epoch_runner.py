@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments.callbacks import EpisodeLog, statistics_of
 from pfrl_like.experiments.checkpoints import Checkpoints
-from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
+from pfrl_like.experiments.evaluator import Evaluator, evaluating
 from pfrl_like.experiments.resume import Checkpoint, Configuration, fitting, newest_checkpoint
 from pfrl_like.experiments.run_state import OwnAttributes, restore_part
 from pfrl_like.experiments.runner_arguments import check_arguments
@@ -142,10 +142,9 @@ class EpochRunner:
             goes_on_from, self._restored = self._restored, None
             train(
                 algorithm.agent, self.env, recorder.source, None, self._given_outdir, drive=drive,
-                make_logs=partial(self._make_logs, stack), checkpoint_freq=None, step_offset=0,
+                make_logs=partial(self._make_logs, stack), logger=self.logger, hooks=self.hooks, loggers=self.loggers,
                 evaluator=partial(self._make_evaluator, stack) if self.eval_n_episodes else None,
-                successful_score=None, step_hooks=(), eval_during_episode=False, logger=self.logger, progress=None,
-                hooks=self.hooks, loggers=self.loggers, parts=self._parts(), resume=goes_on_from or resume,
+                parts=self._parts(), resume=goes_on_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
         return average[0] if average else float("nan")  # of a program that was started again for another run
@@ -231,13 +230,13 @@ class EpochRunner:
 
     def _make_evaluator(self, stack: ExitStack, t: int) -> Evaluator:
         algorithm = self.algorithm
-        own_env, choice = choose_eval_env(self.env, self.eval_env)
         limit = algorithm.max_eval_path_length
-        self._evaluator = Evaluator(
-            agent=algorithm.agent, env=stack.enter_context(own_env), n_steps=None, n_episodes=self.eval_n_episodes,
-            eval_interval=sys.maxsize, outdir=self.outdir, step_offset=t, logger=self.logger, env_choice=choice,
+        make = stack.enter_context(evaluating(
+            algorithm.agent, self.env, self.eval_env, self.outdir, n_steps=None, n_episodes=self.eval_n_episodes,
+            eval_interval=sys.maxsize, logger=self.logger,
             max_episode_len=algorithm.max_path_length if limit is None else limit,
-        )  # fmt: skip
+        ))  # fmt: skip
+        self._evaluator = make(t)
         return self._evaluator
 
     def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger]) -> list[Callback]:

@@ -8,13 +8,13 @@ import math
 import os
 import statistics
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
-from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
+from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
@@ -107,7 +107,7 @@ def batch_run_evaluation_episodes(
             for i in np.flatnonzero(end):
                 finished[int(number[i])] = (float(source.total_reward[i]), int(source.length[i]))
                 number[i] = number.max() + 1
-            counted = _counted(finished, number, source.total_reward, source.length, n_steps, n_episodes)
+            counted = _counted(finished, number, source, n_steps, n_episodes)
             source.observe(step, reset if counted is None else np.ones_like(reset))
             for hook in hooks:
                 hook(clock)
@@ -119,8 +119,7 @@ def batch_run_evaluation_episodes(
 def _counted(
     finished: dict[int, tuple[float, int]],
     number: Any,
-    total_reward: Any,
-    length: Any,
+    source: VectorSource,
     n_steps: int | None,
     n_episodes: int | None,
 ) -> list[tuple[float, int]] | None:
@@ -134,10 +133,10 @@ def _counted(
     if ends and ends[-1] >= n_steps:
         return whole or in_order[:1]
     oldest = np.flatnonzero(number == len(in_order))
-    running = int(length[oldest[0]]) if len(oldest) else 0
+    running = int(source.length[oldest[0]]) if len(oldest) else 0
     if (ends[-1] if ends else 0) + running < n_steps:
         return None
-    return whole or [(float(total_reward[oldest[0]]), running)]
+    return whole or [(float(source.total_reward[oldest[0]]), running)]
 
 
 def eval_performance(
@@ -176,11 +175,6 @@ def _run(env: Any, *arguments: Any) -> tuple[list[float], list[float]]:
 def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:
     of_lengths = {f"length_{name}": value for name, value in _summary(lengths).items()}
     return {"episodes": len(scores), **_summary(scores), **of_lengths}
-
-
-def is_vector(env: Any) -> bool:
-    """Whether this is several environments in one."""
-    return isinstance(getattr(env, "num_envs", None), int)
 
 
 def _summary(values: Sequence[float]) -> dict[str, float]:
@@ -263,11 +257,15 @@ class Evaluator:
             set_aside(self.outdir, step_offset, self.logger, training=False, tensorboard=use_tensorboard)
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
-            earlier = self._earlier_scores()
+            rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
+            earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that goes on
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
             self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
-            self._scores = self._table_of_scores()
+            self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
+            if not self._scores.size:  # a run that goes on keeps its scores
+                names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
+                self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
         with isolated_rng():
             self._seed = int(np.random.randint(2**31))
@@ -301,7 +299,7 @@ class Evaluator:
         stats = _statistics(returns, lengths)
         if self.success_threshold is not None:
             stats["success_rate"] = statistics.mean(score >= self.success_threshold for score in returns)
-        agent_stats, env_stats = statistics_of(self.agent), self._env_statistics()
+        agent_stats, env_stats = statistics_of(self.agent), statistics_of(self.env)
         mean = float(stats["mean"])
         row = [t, episodes, time.time() - self.start_time, *(stats[name] for name in BASIC_COLUMNS[3:])]
         self._scores.append(_row([*row, *(value for _, value in [*agent_stats, *env_stats])]))
@@ -346,14 +344,6 @@ class Evaluator:
         """Close its files; the environment is left to its owner."""
         close_all(self.writes_to)
 
-    def _env_statistics(self) -> list[tuple[str, Any]]:
-        return statistics_of(self.env)
-
-    def _earlier_scores(self) -> dict[float, float]:
-        """The scores up to `step_offset`, by step, so that a run that goes on keeps `best` and evaluates when due."""
-        rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if self.step_offset else ()
-        return {t: score for t, score in rows if t <= self.step_offset}
-
     def flush(self) -> None:
         """Let the table hold all scores.
 
@@ -361,13 +351,6 @@ class Evaluator:
             CheckpointError: If that cannot be.
         """
         self._scores.flush()
-
-    def _table_of_scores(self) -> AppendedFile:
-        table = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if self.step_offset else 0)
-        if not table.size:  # a run that goes on keeps its scores
-            names = [name for name, _ in [*statistics_of(self.agent), *self._env_statistics()]]
-            table.append(_row([*BASIC_COLUMNS, *names]))
-        return table
 
 
 def _row(values: Sequence[Any]) -> bytes:
@@ -430,6 +413,28 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         return contextlib.nullcontext(env), "the training environment, between episodes"
     _share_running_statistics(env, copied)
     return contextlib.nullcontext(copied), "deep copy of the training environment"
+
+
+@contextlib.contextmanager
+def evaluating(
+    agent: Any, env: Any, eval_env: Any, outdir: str | os.PathLike[str], vector: bool = False, **options: Any
+) -> Iterator[Callable[[int], Evaluator]]:
+    """Within it a runner has its directory, an environment to evaluate in, and what makes the evaluator.
+
+    Args:
+        agent: The agent.
+        env: Environment that it is trained in.
+        eval_env: The user's choice of another one, or None.
+        outdir: Run directory.
+        vector: Whether `env` is a vector environment.
+        **options: Further arguments of `Evaluator`.
+
+    Returns:
+        What makes it, called with the step at which training starts.
+    """
+    own_env, choice = choose_eval_env(env, eval_env, vector=vector)
+    with owned(check_directory(outdir)), own_env as chosen:
+        yield lambda t: Evaluator(agent, chosen, outdir=outdir, step_offset=t, env_choice=choice, **options)
 
 
 def check_apart(env: Any, eval_env: Any) -> None:

@@ -5,7 +5,7 @@ import inspect
 import logging
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -207,12 +207,8 @@ def fitting(path: str) -> Iterator[None]:
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        raise CheckpointError(path, f"does not fit this run: {_described(error):.300}") from error
-
-
-def _described(error: Exception) -> str:
-    """A message of this library's as it is, one of Python's with its kind."""
-    return str(error) if type(error) is ValueError else repr(error)
+        told = str(error) if type(error) is ValueError else repr(error)  # a message of this library's as it is
+        raise CheckpointError(path, f"does not fit this run: {told:.300}") from error
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
@@ -230,7 +226,7 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
         CheckpointError: If there are agents, but none that can be loaded; it says why for each.
         TypeError: If the agent cannot load.
     """
-    return _newest(saved_in(outdir), lambda saved: _load_agent(agent, saved), outdir, logger, "") or 0
+    return _newest(lambda saved: _load_agent(agent, saved), outdir, logger) or 0
 
 
 def newest_checkpoint(
@@ -260,17 +256,13 @@ def newest_checkpoint(
         " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
         "new run, give another outdir"
     )
-    return _newest(
-        saved_in(outdir), lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out
-    )
+    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out)
 
 
-def _newest(
-    candidates: Sequence[Saved], load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str
-) -> _T | None:
-    """The first of these that can be loaded; None if no save came to its end."""
+def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str = "") -> _T | None:
+    """The newest agent in a run directory that can be loaded; None if no save came to its end."""
     problems = []
-    for saved in candidates:
+    for saved in saved_in(outdir):
         if saved.is_broken_off:
             logger.info("%s was not saved to its end and is passed over", saved.path)
             continue
@@ -306,7 +298,7 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
         told = told_in(state)
         if configuration is not None:
             configuration.check_env(told)
-    with _of_whom(told.get("agent"), agent):
+    try:
         with fitting(saved.path):
             t, references = int(state["t"]), dict(state["buffers"])
             buffers = buffers_of(agent, source)
@@ -315,21 +307,10 @@ def _load(agent: Any, source: Any, saved: Saved, outdir: str, configuration: Con
             for name, buffer in buffers.items():
                 buffer.load_increment(os.path.join(outdir, BUFFERS, name), references[name])
         _load_agent(agent, saved)
-    return Checkpoint(saved.path, t, state, references)
-
-
-@contextlib.contextmanager
-def _of_whom(was: Any, agent: Any) -> Iterator[None]:
-    """Say of what cannot be loaded, if it is so, that it was saved by an agent of another class.
-
-    Raises:
-        CheckpointError: Instead of the one that was raised.
-    """
-    now = type(agent).__name__
-    try:
-        yield
     except CheckpointError as error:
+        was, now = told.get("agent"), type(agent).__name__
         if was in (None, now):
             raise
         reason = f"was saved by the agent {was}, and that of this run is {now}: {error.reason}"
         raise CheckpointError(error.path, reason) from error
+    return Checkpoint(saved.path, t, state, references)

@@ -65,7 +65,8 @@ class RunState:
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
-                parts[name] = to_json(_state_of(part), _LEVELS)
+                told = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
+                parts[name] = to_json(told, _LEVELS)
             except Exception as error:  # of code of the user's
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
@@ -142,10 +143,6 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
             name = type(part).__name__
             names[name] += 1
             yield (name if names[name] == 1 else f"{name}-{names[name]}"), part
-
-
-def _state_of(part: Any) -> Any:
-    return part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
@@ -355,24 +352,6 @@ class Found(NamedTuple):
 
 def find_buffers(*owners: Any) -> Found:
     """Look for everything that an agent or a source may have stored something in."""
-    found = Found({}, [])
-    for name, value in _reached(owners).items():
-        if isinstance(value, AbstractReplayBuffer):
-            found.buffers[name] = value
-        else:
-            found.unsaved.append(
-                f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not "
-                "saved"
-            )
-    return found
-
-
-def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
-    """The replay buffers among it."""
-    return find_buffers(*owners).buffers
-
-
-def _reached(owners: tuple[Any, ...]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for owner in owners:  # first, so that no way round gives them another name
         for name, value in getattr(owner, "__dict__", {}).items():
@@ -384,7 +363,18 @@ def _reached(owners: tuple[Any, ...]) -> dict[str, Any]:
     for path, value in reached.found.items():
         if all(value is not other for other in known):
             named[_free(_NOT_OF_FILES.sub("-", path).strip(".-"), named)] = value
-    return named
+    buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}
+    unsaved = [
+        f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
+        for name, value in named.items()
+        if name not in buffers
+    ]
+    return Found(buffers, unsaved)
+
+
+def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
+    """The replay buffers among it."""
+    return find_buffers(*owners).buffers
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:

@@ -92,7 +92,12 @@ def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda given: given is None or fits(given)
 
 
+def _is_event(given: Any) -> bool:
+    return hasattr(given, "is_set") and hasattr(given, "set")
+
+
 _NUMBER = _or_none(_is_number), "a number, or None"
+_EVENT = _or_none(_is_event), "an event, or None"
 _ENV = "an environment: an object with the methods reset and step"
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "env": (_is_env, _ENV),
@@ -104,6 +109,10 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "successful_score": _NUMBER,
     "eval_success_threshold": _NUMBER,
     "logger": (_or_none(lambda given: hasattr(given, "addHandler")), "a logging.Logger, or None"),
+    "make_env": (callable, "a function of (process index, test)"),
+    "make_agent": (_or_none(callable), "a function of the process index"),
+    "stop_event": _EVENT,
+    "exception_event": _EVENT,
     "progress": (lambda given: given is None or isinstance(given, bool), "True, False or None"),
 }
 _FUNCTIONS = callable, "a function", "functions"
@@ -125,29 +134,6 @@ _RUNNERS = {
     "batch_act": "train_agent_batch",
     "act": "train_agent",
 }
-
-
-def check_async_parts(agent: Any, make_agent: Any, make_env: Any, stop_event: Any, exception_event: Any) -> None:
-    """Refuse what is no such part; arguments as of `train_agent_async`.
-
-    Raises:
-        TypeError: If one is something else.
-        ValueError: If not exactly one of `agent` and `make_agent` is given.
-    """
-    parts = [
-        ("make_env", make_env, callable(make_env), "a function of (process index, test)"),
-        ("make_agent", make_agent, make_agent is None or callable(make_agent), "a function of the process index"),
-        ("agent", agent, agent is None or (hasattr(agent, "act") and hasattr(agent, "observe")), "an agent"),
-        *(
-            (name, event, event is None or (hasattr(event, "is_set") and hasattr(event, "set")), "an event, or None")
-            for name, event in (("stop_event", stop_event), ("exception_event", exception_event))
-        ),
-    ]
-    for name, part, fits, expected in parts:
-        if not fits:
-            raise TypeError(f"{name} is {part!r:.80} ({type(part).__name__}), expected {expected}")
-    if (agent is None) == (make_agent is None):
-        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
 
 
 def check_shares(agent: Any, name: str) -> None:
@@ -191,28 +177,14 @@ def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
     return [int(seed) for seed in seeds]
 
 
-def check_resume(step_offset: int, resume: Any) -> None:
-    """Refuse another `resume` than True, False or a checkpoint, and one beside a `step_offset`.
-
-    Raises:
-        TypeError: If it is something else.
-        ValueError: If both are given.
-    """
-    if not isinstance(resume, bool | Checkpoint):
-        raise TypeError(f"resume is {resume!r:.80} ({type(resume).__name__}), expected True or False")
-    if resume is True and step_offset:
-        raise ValueError(
-            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
-            "which step training goes on"
-        )
-
-
-def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
+def check_run(steps: int, step_offset: int, resume: Any = False, **intervals: int | None) -> None:
     """Refuse numbers of steps that are none, before anything is written; the runner's names for them are told.
 
+    So is another `resume` than True, False or a checkpoint, and one beside a `step_offset`.
+
     Raises:
-        TypeError: If one is no integer.
-        ValueError: If one is too small, or training would start after its end.
+        TypeError: If one is no integer, or `resume` something else.
+        ValueError: If one is too small, or training would start after its end, or at two steps.
     """
     check_counts(least=0, steps=steps, step_offset=step_offset)
     check_counts(1, True, **intervals)
@@ -220,6 +192,13 @@ def check_run(steps: int, step_offset: int, **intervals: int | None) -> None:
         raise ValueError(
             f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
             "before that at which it starts"
+        )
+    if not isinstance(resume, bool | Checkpoint):
+        raise _unfit("resume", resume, "True or False")
+    if resume is True and step_offset:
+        raise ValueError(
+            f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
+            "which step training goes on"
         )
 
 

@@ -7,23 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
+from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
-from pfrl_like.runs.loop import error_of
 
 #: Seconds that a tick gets to end by itself, after which it is broken off; and within which a signal comes once, since
 #: a terminal and a program that passes signals on may both send it.
 PATIENCE, ONCE = 1.0, 0.5
-
-
-class Interruptible(Protocol):
-    """What a signal ends: a clock."""
-
-    interrupted: int | None
-
-    def interrupt(self, signum: int) -> None:
-        """End training after this tick."""
 
 
 class Interruption:
@@ -35,7 +26,7 @@ class Interruption:
         clock: What is stopped.
     """
 
-    def __init__(self, clock: Interruptible) -> None:
+    def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self._owner, self._since = os.getpid(), 0.0
         self._in_loop = self._in_critical = False

@@ -6,14 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
-from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
-from pfrl_like.experiments.runner_arguments import check_arguments, check_resume, check_run
+from pfrl_like.experiments.evaluator import evaluating
+from pfrl_like.experiments.runner_arguments import check_arguments, check_run
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import owned
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
@@ -175,23 +174,19 @@ def train_agent_with_evaluation(
     check_arguments(locals(), "act", "observe", "eval_mode")
     logger = logger or _LOGGER
     check_run(
-        steps, step_offset, checkpoint_freq=checkpoint_freq,
-        train_max_episode_len=train_max_episode_len, eval_max_episode_len=eval_max_episode_len,
-        eval_interval=eval_interval,
+        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, train_max_episode_len=train_max_episode_len,
+        eval_max_episode_len=eval_max_episode_len, eval_interval=eval_interval,
     )  # fmt: skip
-    check_resume(step_offset, resume)
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_with_evaluation")
-    own_env, choice = choose_eval_env(env, eval_env)
-    eval_limit = train_max_episode_len if eval_max_episode_len is None else eval_max_episode_len
-    with owned(check_directory(outdir)), own_env as chosen:
-        make_evaluator = lambda t: Evaluator(  # noqa: E731
-            agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
-            outdir=outdir, max_episode_len=eval_limit,
-            step_offset=t, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-            use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
-        )  # fmt: skip
+    with evaluating(
+        agent, env, eval_env, outdir, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
+        eval_interval=eval_interval,
+        max_episode_len=train_max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
+        evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+        use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold,
+    ) as make_evaluator:  # fmt: skip
         history = train_agent(
             agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, make_evaluator,
             successful_score, step_hooks, eval_during_episode, logger, progress=progress, hooks=hooks, loggers=loggers,

@@ -18,8 +18,6 @@ from pfrl_like.experiments.evaluator import tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.runner_arguments import (
     check_arguments,
-    check_async_parts,
-    check_resume,
     check_run,
     check_shares,
     seeds_of_processes,
@@ -29,9 +27,8 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
-from pfrl_like.processes import Portable
 from pfrl_like.processes.shared_arrays import ensure_tracker
-from pfrl_like.processes.worker import chosen_method
+from pfrl_like.processes.worker import chosen_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
 from pfrl_like.runs.run_files import owned
@@ -141,12 +138,14 @@ def train_agent_async(
     check_arguments(locals())
     logger = logger or _LOGGER
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
-    check_run(steps, step_offset, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
-    check_resume(step_offset, resume)
+    check_run(steps, step_offset, resume, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
     check_counts(optional=True, max_episode_len=max_episode_len)
-    check_async_parts(agent, make_agent, make_env, stop_event, exception_event)
+    if agent is not None and not (hasattr(agent, "act") and hasattr(agent, "observe")):
+        raise TypeError(f"agent is {agent!r:.80} ({type(agent).__name__}), expected an agent")
+    if (agent is None) == (make_agent is None):
+        raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
     check_seconds(optional=True, step_timeout=step_timeout)
     chosen_method(start_method)
@@ -178,12 +177,12 @@ def train_agent_async(
             "save_best_so_far_agent": save_best_so_far_agent, "success_threshold": eval_success_threshold,
         }  # fmt: skip
         job = Job(
-            make_env=_sendable(make_env, "make_env", start_method),
-            make_agent=None if make_agent is None else _sendable(make_agent, "make_agent", start_method),
+            make_env=sendable(make_env, "make_env", start_method),
+            make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
             agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
-            global_step_hooks=_sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
-            evaluator=None if eval_interval is None else _sendable(lambda: evaluator, "evaluation_hooks", start_method),
+            global_step_hooks=sendable(lambda: global_step_hooks, "global_step_hooks", start_method),
+            evaluator=None if eval_interval is None else sendable(lambda: evaluator, "evaluation_hooks", start_method),
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
@@ -220,9 +219,8 @@ def train_agent_async(
                 train(
                     seen, None, source, steps, outdir,
                     make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
-                    checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=None, successful_score=None,
-                    step_hooks=(), eval_during_episode=False, logger=logger, progress=progress, hooks=hooks,
-                    loggers=loggers, on_error=lambda _: source.close(), clears=False,
+                    checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
+                    hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), clears=False,
                 )  # fmt: skip
             finally:
                 if stop_event is not None:
@@ -230,16 +228,6 @@ def train_agent_async(
                 if alone:
                     shutil.rmtree(outcome, ignore_errors=True)
     return learner
-
-
-def _sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
-    portable = Portable(function)
-    if start_method != "fork":
-        try:
-            portable.pack()
-        except TypeError as error:
-            raise TypeError(f'{name}: {error}; start_method="fork" needs no sending') from error
-    return portable
 
 
 def _share(agent: Any) -> dict[str, Any]:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.evaluator import Evaluator, choose_eval_env
-from pfrl_like.experiments.runner_arguments import check_arguments, check_resume, check_run
+from pfrl_like.experiments.evaluator import evaluating
+from pfrl_like.experiments.runner_arguments import check_arguments, check_run
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import owned
 from pfrl_like.utils.contexts import close_all
 
 _LOGGER = logging.getLogger(__name__)
@@ -143,21 +142,18 @@ def train_agent_batch_with_evaluation(
     check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
     logger = logger or _LOGGER
     check_run(
-        steps, step_offset, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
+        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
         max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
         return_window_size=return_window_size, eval_interval=eval_interval,
     )  # fmt: skip
-    check_resume(step_offset, resume)
     check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
-    own_env, choice = choose_eval_env(env, eval_env, vector=True)
-    eval_limit = max_episode_len if eval_max_episode_len is None else eval_max_episode_len
-    with owned(check_directory(outdir)), own_env as chosen:
-        make_evaluator = lambda t: Evaluator(  # noqa: E731
-            agent=agent, env=chosen, n_steps=eval_n_steps, n_episodes=eval_n_episodes, eval_interval=eval_interval,
-            outdir=outdir, max_episode_len=eval_limit,
-            step_offset=t, evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-            use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold, env_choice=choice,
-        )  # fmt: skip
+    with evaluating(
+        agent, env, eval_env, outdir, vector=True, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
+        eval_interval=eval_interval,
+        max_episode_len=max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
+        evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
+        use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold,
+    ) as make_evaluator:  # fmt: skip
         history = train_agent_batch(
             agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, make_evaluator,
             successful_score, step_hooks, return_window_size, logger, progress=progress, hooks=hooks, loggers=loggers,

@@ -9,16 +9,14 @@ from typing import Any, Literal
 from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
-from pfrl_like.experiments.evaluator import Evaluator
+from pfrl_like.experiments.evaluator import evaluating
 from pfrl_like.experiments.run_state import restore_data, state_of_data
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_resume, check_run
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_run
 from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback, Clock, Episode
-from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.runs.run_files import owned
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import check_rng
 
@@ -215,10 +213,9 @@ def train_agent_offline(
     check_arguments(locals())
     logger = logger or _LOGGER
     check_run(
-        steps, step_offset, checkpoint_freq=checkpoint_freq, eval_interval=eval_interval,
+        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, eval_interval=eval_interval,
         eval_max_episode_len=eval_max_episode_len,
     )  # fmt: skip
-    check_resume(step_offset, resume)
     check_counts(log_interval=log_interval)
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
@@ -226,21 +223,16 @@ def train_agent_offline(
         check_rng(sampling.get("rng"))
         if hasattr(agent, "check_dataset"):
             agent.check_dataset(dataset, sampling.get("n_frames", 1))
-    directory = check_directory(outdir)
-    with owned(directory):
-        make_evaluator = None
-        if eval_interval is not None:
-            make_evaluator = lambda t: Evaluator(  # noqa: E731
-                agent=agent, env=eval_env, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
-                eval_interval=eval_interval, outdir=directory, max_episode_len=eval_max_episode_len,
-                step_offset=t, evaluation_hooks=evaluation_hooks,
-                save_best_so_far_agent=save_best_so_far_agent,
-                use_tensorboard=use_tensorboard, logger=logger,
-            )  # fmt: skip
+    with evaluating(
+        agent, eval_env, eval_env, outdir, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
+        eval_interval=eval_interval, max_episode_len=eval_max_episode_len, evaluation_hooks=evaluation_hooks,
+        save_best_so_far_agent=save_best_so_far_agent, use_tensorboard=use_tensorboard, logger=logger,
+    ) as make_evaluator:  # fmt: skip
         history = train(
             agent, eval_env, source, steps, outdir,
             make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
-            checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=make_evaluator,
+            checkpoint_freq=checkpoint_freq, step_offset=step_offset,
+            evaluator=None if eval_interval is None else make_evaluator,
             successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
             logger=logger, progress=progress, hooks=hooks, loggers=loggers,
             resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,

@@ -19,7 +19,6 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.runner_arguments import (
-    check_resume,
     check_run,
     items_on_disk,
     warn_of_items_left,
@@ -50,15 +49,16 @@ def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def closing_all(things: Sequence[Any], logger: logging.Logger) -> Iterator[None]:
-    """Close everything at the end; what fails meanwhile does not hide an error that ended the run."""
+def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> Iterator[None]:
+    """Close everything at the end; what fails meanwhile, of which a logger is told, hides no error of the block."""
     try:
         yield
     except BaseException:
         try:
             close_all(things)
         except Exception:
-            logger.exception("while closing because of the error above")
+            if logger is not None:
+                logger.exception("while closing because of the error above")
         raise
     close_all(things)
 
@@ -137,16 +137,16 @@ def train(
     outdir: str | os.PathLike[str],
     *,
     make_logs: Callable[[Sequence[MetricsLogger]], Sequence[Callback]],
-    checkpoint_freq: int | None,
-    step_offset: int,
-    evaluator: Any,
-    successful_score: float | None,
-    step_hooks: Sequence[Callable[[Any, Any, int], Any]],
-    eval_during_episode: bool,
     logger: logging.Logger,
-    progress: bool | None,
     hooks: Sequence[Callback],
     loggers: Sequence[MetricsLogger],
+    checkpoint_freq: int | None = None,
+    step_offset: int = 0,
+    evaluator: Any = None,
+    successful_score: float | None = None,
+    step_hooks: Sequence[Callable[[Any, Any, int], Any]] = (),
+    eval_during_episode: bool = False,
+    progress: bool | None = None,
     on_error: Callable[[Any], None] = lambda _: None,
     clears: bool = True,
     resume: bool | Checkpoint = False,
@@ -169,8 +169,7 @@ def train(
     """
     if is_passed_over(agent, outdir):
         return []
-    check_run(step_offset if steps is None else steps, step_offset, checkpoint_freq=checkpoint_freq)
-    check_resume(step_offset, resume)
+    check_run(step_offset if steps is None else steps, step_offset, resume, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:

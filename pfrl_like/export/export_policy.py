@@ -115,23 +115,6 @@ class Onnx(Format):
 FORMATS: dict[str, Format] = {".pt": TorchScript(), ".onnx": Onnx(), ".pt2": TorchExport()}
 
 
-def check_installed(ending: str) -> None:
-    """Refuse a format whose packages are not installed.
-
-    Raises:
-        MissingDependencyError: Naming the package and the extra.
-    """
-    for package in FORMATS[ending].packages:
-        if importlib.util.find_spec(package) is None:
-            raise MissingDependencyError(package, f"export to {ending}", "export")
-
-
-def describe(signature: Signature) -> str:
-    """A signature as JSON, which goes into the file."""
-    ports = {"inputs": signature.inputs, "outputs": signature.outputs}
-    return json.dumps({side: [vars(port) for port in each] for side, each in ports.items()})
-
-
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
     """Within it exporters work in silence, without gradients, and distributions do not look at their arguments."""
@@ -313,8 +296,10 @@ def export_policy(
         mask = None if action_mask is None else stack_of(torch.as_tensor(action_mask).bool().unsqueeze(0))
         policy = GreedyPolicy(agent, stack, mask, noise).eval()
         form = FORMATS[ending]
+        ports = {"inputs": policy.signature.inputs, "outputs": policy.signature.outputs}
+        description = json.dumps({side: [vars(port) for port in each] for side, each in ports.items()})
         try:
-            content = form.write(policy, policy.examples, describe(policy.signature))
+            content = form.write(policy, policy.examples, description)
             check_policy(reference, policy, form.run(content, policy.signature), stack)
         except PfrlLikeError:
             raise
@@ -362,4 +347,6 @@ def _check_arguments(target: str, ending: str, noise: str) -> None:
         raise ValueError(f"noise is {noise!r}, expected one of {', '.join(map(repr, get_args(NoiseMode)))}")
     if not os.path.isdir(os.path.dirname(target) or "."):
         raise CheckpointError(target, "cannot be written: its directory does not exist")
-    check_installed(ending)
+    for package in FORMATS[ending].packages:
+        if importlib.util.find_spec(package) is None:
+            raise MissingDependencyError(package, f"export to {ending}", "export")

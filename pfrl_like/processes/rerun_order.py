@@ -6,7 +6,7 @@
 import json
 import os
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 #: Where the order is found.
 VARIABLE = "PFRL_LIKE_RERUN"
@@ -53,17 +53,12 @@ class Order(NamedTuple):
             os.path.dirname(self.checkpoint), os.path.relpath(os.path.realpath(path), os.path.realpath(self.outdir))
         )
 
-    @classmethod
-    def of_text(cls, text: str) -> Self:
-        """What `to_text` gave."""
-        return cls(**json.loads(text))
-
     def to_text(self) -> str:
-        """As text."""
+        """As text, which `ordered` reads."""
         return json.dumps(self._asdict())
 
 
 def ordered() -> Order | None:
     """What this program was started for again; None if it was started to train."""
     text = os.environ.get(VARIABLE)
-    return None if text is None else Order.of_text(text)
+    return None if text is None else Order(**json.loads(text))

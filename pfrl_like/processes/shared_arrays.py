@@ -103,10 +103,9 @@ def _offsets(layout: Layout) -> list[int]:
 
 
 def _arrays(memory: SharedMemory, layout: Layout) -> list[NDArray[Any]]:
-    starts = _offsets(layout)
     return [
         np.ndarray(shape, np.dtype(dtype), buffer=memory.buf, offset=start)
-        for (shape, dtype), start in zip(layout, starts, strict=False)
+        for (shape, dtype), start in zip(layout, _offsets(layout), strict=False)
     ]
 
 

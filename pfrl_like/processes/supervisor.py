@@ -10,6 +10,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
 from multiprocessing.process import BaseProcess
@@ -52,6 +53,31 @@ _NEWS = (Failure, Finished)
 _MAX_WORDS = 1 << 16
 
 
+@dataclass
+class _Child:
+    """A worker process, and what its parent holds of it.
+
+    Attributes:
+        process: The process.
+        channel: The parent's end of its pipe.
+        words: Its stack, if it hangs.
+        lifeline: Whose end, when this process has gone, ends the worker's session.
+        started: When it was.
+        death: Descriptor that becomes readable when it ends; -1 before it has started.
+        doorbell: Waits for this worker alone.
+        inbox: What `receive` found and was not asked for.
+    """
+
+    process: BaseProcess
+    channel: WaitingEnd
+    words: Connection
+    lifeline: Connection
+    started: int = 0
+    death: int = -1
+    doorbell: Doorbell = field(default_factory=Doorbell)
+    inbox: deque[Any] = field(default_factory=deque)
+
+
 class Workers:
     """Supervised worker processes.
 
@@ -88,31 +114,24 @@ class Workers:
         self._context = context_of(start_method, target)
         self.start_method: str = self._context.get_start_method()
         self._target, self._name = target, name
-        self._channels: list[WaitingEnd] = []
-        self._processes: list[BaseProcess] = []
+        self._children: list[_Child] = []
         self._ended: set[int] = set()
         self._answered: set[int] = set()  # at least once
-        self._inboxes: list[deque[Any]] = [deque() for _ in arguments]  # what `receive` found and was not asked for
-        self._words: list[Connection] = []  # stacks of those that hang
-        self._deaths: list[int] = []  # descriptors that become readable when a process ends
-        self._lifelines: list[Connection] = []  # whose end, when this process has gone, ends a worker's session
-        self._started: list[int] = []  # when each worker was
-        self._doorbells: list[Doorbell] = []  # of each worker
         self._doorbell = Doorbell()  # of all
         self.closed = False
-        self._held = (self._processes, self._channels, self._deaths, self._lifelines, self._started, os.getpid())
-        self._finalizer = weakref.finalize(self, _shut_down, *self._held)
+        self._owner = os.getpid()
+        self._finalizer = weakref.finalize(self, _shut_down, self._children, self._owner)
         _open.add(self)
         for index, arguments_of_one in enumerate(arguments):
             self._start(index, arguments_of_one)
 
     def __len__(self) -> int:
-        return len(self._processes)
+        return len(self._children)
 
     @property
     def processes(self) -> Sequence[BaseProcess]:
         """The processes, in order."""
-        return tuple(self._processes)
+        return tuple(child.process for child in self._children)
 
     @property
     def running(self) -> frozenset[int]:
@@ -133,7 +152,7 @@ class Workers:
         if self.closed or index in self._ended:
             raise WorkerError(index, "had ended before")
         try:
-            if not self._channels[index].send(message):
+            if not self._children[index].channel.send(message):
                 self._send_rest(index, Countdown(timeout))
         except OSError:  # its end of the pipe is closed
             raise _worker_error(index, self._last_news(index)) from None
@@ -148,8 +167,8 @@ class Workers:
             Pairs of a worker's index and its next message; an ended worker's last one is `Finished` or `Failure`.
             Empty after the time-out, when all workers have ended, and if only a part of a message has come.
         """
-        kept = [(index, inbox.popleft()) for index, inbox in enumerate(self._inboxes) if inbox]
-        if kept or len(self._ended) == len(self._processes):
+        kept = [(index, child.inbox.popleft()) for index, child in enumerate(self._children) if child.inbox]
+        if kept or len(self._ended) == len(self):
             return kept
         news = [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
         return [(index, message) for index, message in news if message is not UNFINISHED]
@@ -176,42 +195,43 @@ class Workers:
                 messages[index] = self._receive_from(index, countdown)
         except WorkerError:
             for index, message in messages.items():
-                self._inboxes[index].appendleft(message)  # for who goes on without the one that failed
+                self._children[index].inbox.appendleft(message)  # for who goes on without the one that failed
             raise
         return list(messages.values())
 
     def interrupt(self, index: int) -> None:
         """Have a worker raise where it is, which ends it; one that does not let itself be interrupted goes on."""
-        _send_signal(self._processes[index])
+        _send_signal(self._children[index].process)
 
     def last_words(self, index: int) -> str:
         """Have a worker that hangs say where, which ends it, by force if it must be; empty if it cannot."""
         self.interrupt(index)
         countdown = Countdown(_WORDS)
         while index not in self._ended and (left := countdown.left()) > 0:
-            for _, speaks in self._doorbells[index].wait(left).items():
+            for _, speaks in self._children[index].doorbell.wait(left).items():
                 message = self._read(index, speaks)
                 if isinstance(message, Failure) and message.traceback_text:
                     return message.traceback_text
-        self._processes[index].kill()  # now, so that nobody waits for it again
+        self._children[index].process.kill()  # now, so that nobody waits for it again
         return self.stack(index)
 
     def stack(self, index: int) -> str:
         """Where a worker was when it was interrupted, as far as it has said so and nobody has asked yet."""
-        words = self._words[index]
+        words = self._children[index].words
         return os.read(words.fileno(), _MAX_WORDS).decode(errors="replace") if words.poll() else ""
 
     def restart(self, index: int, arguments: tuple[Any, ...]) -> None:
         """End a worker by force, if it has not ended, and start another in its place."""
-        self._processes[index].kill()
-        self._processes[index].join(timeout=5.0)
-        end_groups([(self._processes[index].pid or 0, self._started[index])], HURRY[1])
+        child = self._children[index]
+        child.process.kill()
+        child.process.join(timeout=5.0)
+        end_groups([(child.process.pid or 0, child.started)], HURRY[1])
         if index not in self._ended:
             self._doorbell.remove(index)
         self._ended.discard(index)
         self._answered.discard(index)
-        self._inboxes[index].clear()
-        self._channels[index].close()
+        child.channel.close()
+        _close_death(child)
         self._start(index, arguments)
 
     def close(self, ask: Callable[[], object] | None = None, *, hurry: bool = False) -> None:
@@ -229,23 +249,21 @@ class Workers:
         self.closed = True
         _open.discard(self)
         if self._finalizer.detach() is not None:
-            _shut_down(*self._held, HURRY if hurry else PATIENCE)
+            _shut_down(self._children, self._owner, HURRY if hurry else PATIENCE)
 
     def _start(self, index: int, arguments: tuple[Any, ...]) -> None:
         parent_end, worker_end = self._context.Pipe()
         words, to_words = self._context.Pipe(duplex=False)
         lifeline, to_lifeline = self._context.Pipe(duplex=False)
-        _put(self._channels, index, pipe_end(parent_end))  # now, so that a forked worker closes its copy
-        _put(self._words, index, words)
-        _put(self._lifelines, index, to_lifeline)
-        shared = (_close_inherited, to_words, lifeline)
+        process = self._context.Process(
+            target=run_worker,
+            args=(self._target, worker_end, index, arguments, _close_inherited, to_words, lifeline),
+            name=f"{self._name}-{index}",
+            daemon=True,
+        )
+        child = _Child(process, pipe_end(parent_end), words, to_lifeline)
+        self._children[index : index + 1] = [child]  # now, so that a forked worker closes its copies
         try:
-            process = self._context.Process(
-                target=run_worker,
-                args=(self._target, worker_end, index, arguments, *shared),
-                name=f"{self._name}-{index}",
-                daemon=True,
-            )
             with interrupt_blocked():
                 process.start()
         except (EOFError, ConnectionError) as error:  # the fork server died while it imported the main script
@@ -258,21 +276,23 @@ class Workers:
             worker_end.close()
             to_words.close()
             lifeline.close()
-        self._watch(index, process)
+        child.started, child.death = start_time(process.pid or 0), _death_descriptor(process)
+        for doorbell in (self._doorbell, child.doorbell):
+            doorbell.add(index, child.channel.connection, child.death)
 
     def _send_rest(self, index: int, countdown: Countdown) -> None:
-        channel = self._channels[index]
+        channel = self._children[index].channel
         while not channel.flush():
             left = countdown.left()
             if left <= 0:
                 raise self._late(index)
-            if dies_before_it_takes_more(channel.connection, self._deaths[index], min(left, _GLANCE)):
+            if dies_before_it_takes_more(channel.connection, self._children[index].death, min(left, _GLANCE)):
                 raise _worker_error(index, self._last_news(index))
 
     def _last_news(self, index: int) -> Failure | Finished:
         """Of a worker that has ended; what it said before is passed over."""
         while True:
-            for _, speaks in self._doorbells[index].wait(None).items():
+            for _, speaks in self._children[index].doorbell.wait(None).items():
                 news = self._read(index, speaks)
                 if isinstance(news, _NEWS):
                     return news
@@ -286,12 +306,12 @@ class Workers:
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
         """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
-        inbox = self._inboxes[index]
+        inbox = self._children[index].inbox
         while not inbox:
             if self.closed or index in self._ended:
                 raise WorkerError(index, "had ended before")
             left = countdown.left()
-            rung = self._doorbells[index].wait(max(min(left, _GLANCE), 0.0))
+            rung = self._children[index].doorbell.wait(max(min(left, _GLANCE), 0.0))
             if not rung and left <= _GLANCE:
                 raise self._late(index)
             for other, speaks in (rung or self._doorbell.wait(0.0)).items():
@@ -300,20 +320,10 @@ class Workers:
                     if other == index and left <= 0:
                         raise self._late(index)
                 elif not isinstance(message, _NEWS):
-                    self._inboxes[other].append(message)
+                    self._children[other].inbox.append(message)
                 elif isinstance(message, Failure) or other == index:
                     raise _worker_error(other, message)
         return inbox.popleft()
-
-    def _watch(self, index: int, process: BaseProcess) -> None:
-        if index < len(self._deaths):
-            _close_death(self._processes[index], self._deaths[index])
-        _put(self._processes, index, process)
-        _put(self._started, index, start_time(process.pid or 0))
-        _put(self._deaths, index, _death_descriptor(process))
-        _put(self._doorbells, index, Doorbell())
-        for doorbell in (self._doorbell, self._doorbells[index]):
-            doorbell.add(index, self._channels[index].connection, self._deaths[index])
 
     def _read(self, index: int, speaks: bool = True) -> Any:
         """The next message of a worker that has rung; one that died in silence may have left its pipe to a child.
@@ -321,7 +331,7 @@ class Workers:
         `UNFINISHED` if the rest of it has yet to come.
         """
         try:
-            message = self._channels[index].recv() if speaks else self._death(index)
+            message = self._children[index].channel.recv() if speaks else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
         except Exception as error:
@@ -334,7 +344,7 @@ class Workers:
         return message
 
     def _death(self, index: int) -> Failure:
-        process = self._processes[index]
+        process = self._children[index].process
         if process.exitcode is None:  # the end of its pipe may come a moment before its own
             process.join(timeout=1.0)
         code = process.exitcode
@@ -362,9 +372,9 @@ _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 def _close_inherited() -> None:
     """In a forked worker: close the parent's ends of all pipes, else a worker hears no end of file when it dies."""
     for workers in list(_open):
-        ends: list[WaitingEnd | Connection] = [*workers._channels, *workers._words, *workers._lifelines]
-        for end in ends:
-            end.close()
+        for child in workers._children:
+            for end in (child.channel, child.words, child.lifeline):
+                end.close()
 
 
 def _death_descriptor(process: BaseProcess) -> int:
@@ -375,35 +385,28 @@ def _death_descriptor(process: BaseProcess) -> int:
     return process.sentinel
 
 
-def _shut_down(
-    processes: list[BaseProcess],
-    channels: list[WaitingEnd],
-    deaths: list[int],
-    lifelines: list[Connection],
-    started: list[int],
-    owner: int,
-    patience: tuple[float, float] | None = None,
-) -> None:
+def _shut_down(children: list[_Child], owner: int, patience: tuple[float, float] | None = None) -> None:
     if os.getpid() != owner:  # a forked copy of the owner must not end the owner's workers
         return
-    for channel in channels:
-        channel.close()
+    for child in children:
+        child.channel.close()
+    started = [child for child in children if child.death >= 0]
     patience = patience or PATIENCE
     try:
-        _await_ends(processes, deaths, patience[0])
-        for process in processes:
-            _send_signal(process)
-        _await_ends(processes, deaths, patience[1])
+        _await_ends(started, patience[0])
+        for child in started:
+            _send_signal(child.process)
+        _await_ends(started, patience[1])
     finally:  # a second Ctrl-C comes here at once
-        for process in processes:
-            if process.is_alive():
-                process.kill()
-        for process, death in zip(processes, deaths, strict=True):
-            process.join(timeout=5.0)
-            _close_death(process, death)
-        end_groups([(process.pid or 0, at) for process, at in zip(processes, started, strict=True)], patience[1])
-        for lifeline in lifelines:
-            lifeline.close()
+        for child in started:
+            if child.process.is_alive():
+                child.process.kill()
+        for child in started:
+            child.process.join(timeout=5.0)
+            _close_death(child)
+        end_groups([(child.process.pid or 0, child.started) for child in started], patience[1])
+        for child in children:
+            child.lifeline.close()
 
 
 def _send_signal(process: BaseProcess) -> None:
@@ -412,18 +415,13 @@ def _send_signal(process: BaseProcess) -> None:
             os.kill(process.pid, LAST_WORDS)
 
 
-def _close_death(process: BaseProcess, death: int) -> None:
-    if death != process.sentinel:
-        os.close(death)
+def _close_death(child: _Child) -> None:
+    if child.death != child.process.sentinel:
+        os.close(child.death)
 
 
-def _put(items: list[Any], index: int, item: Any) -> None:
-    """Put an item at a place of a list, or at its end."""
-    items[index : index + 1] = [item]
-
-
-def _await_ends(processes: list[BaseProcess], deaths: list[int], seconds: float) -> None:
+def _await_ends(children: list[_Child], seconds: float) -> None:
     deadline = time.monotonic() + seconds
-    waiting = {death for process, death in zip(processes, deaths, strict=True) if process.is_alive()}
+    waiting = {child.death for child in children if child.process.is_alive()}
     while waiting and (remaining := deadline - time.monotonic()) > 0:
         waiting -= set(wait_for_any(list(waiting), remaining))

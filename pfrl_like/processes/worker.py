@@ -138,6 +138,26 @@ class Portable:
         self._function, self._packed = None, packed
 
 
+def sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
+    """A function for workers, packed now where their processes do not start by fork.
+
+    Args:
+        function: The function.
+        name: What the error calls it.
+        start_method: How they start.
+
+    Raises:
+        TypeError: If it cannot be packed.
+    """
+    portable = Portable(function)
+    if start_method != "fork":
+        try:
+            portable.pack()
+        except TypeError as error:
+            raise TypeError(f'{name}: {error}; start_method="fork" needs no sending') from error
+    return portable
+
+
 def run_worker(
     target: Callable[..., Any],
     connection: Connection,

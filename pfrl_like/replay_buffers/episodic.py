@@ -12,7 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
 from pfrl_like.columns import Columns, Indices, packed
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
-from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem
+from pfrl_like.replay_buffers.memory import EpisodicMemory, StoredItem, without_weight
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
 from pfrl_like.replay_buffers.saved import sequence_number
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
@@ -75,6 +75,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     """
 
     _kind = "episodic replay buffer"
+    _episodes_view = EpisodicMemory
 
     def __init__(self, capacity: int | None = None, *, by_length: bool = False, rng: RandomSource = None) -> None:
         super().__init__(capacity, rng=rng)
@@ -97,14 +98,11 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         Raises:
             TypeError: If it is set to something else.
         """
-        return self._episodes_view() if self._own is None else None
+        return self._episodes_view(self) if self._own is None else None
 
     @episodic_memory.setter
     def episodic_memory(self, memory: Any) -> None:
         self._set_memory(memory)
-
-    def _episodes_view(self) -> EpisodicMemory:
-        return EpisodicMemory(self)
 
     # Storing
 
@@ -152,7 +150,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def _episode(self, index: int) -> StoredItem:
         """The transitions of an episode, by sequence number."""
         first, length = self._episodes[index - self._first_episode]
-        return StoredItem(self._transitions(self._rows(np.arange(first, first + length))))
+        return self._in_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
@@ -166,7 +164,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
         """
         _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
-        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths)
+        episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths.tolist())
         return episodes if weight is None else (episodes, weight)
 
     def sample_sequences(
@@ -231,21 +229,18 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         self._first_episode, self._next_episode = first_episode, first_episode + len(lengths)
 
     def _append_pfrl(self, content: Any) -> None:
-        if not isinstance(content, tuple):
-            # PFRL before 0.3 kept transitions only.
-            steps = [step for item in content for step in (item if isinstance(item, list) else [item])]
-            for step in steps:
-                self._append_pfrl_step(step, 0)
-            self.stop_current_episode(0)
-            return
-        episodes = content[1]
-        prioritized = hasattr(episodes, "priority_sums")
-        for episode in episodes.data if prioritized else episodes.items():
+        prioritized = False
+        if isinstance(content, tuple):
+            prioritized = hasattr(content[1], "priority_sums")
+            episodes = content[1].data if prioritized else content[1].items()
+        else:  # PFRL before 0.3 kept transitions only
+            episodes = [[step for item in content for step in (item if isinstance(item, list) else [item])]]
+        for episode in episodes:
             for step in episode:
-                self._append_pfrl_step(step, 0)
+                self.append(**without_weight(step), env_id=0)
             self.stop_current_episode(0)
         if prioritized and self.prioritized:
-            self._load_pfrl_priorities(episodes, self._first_episode, self.n_episodes)
+            self._load_pfrl_priorities(content[1], self._first_episode, self.n_episodes)
 
     def _clear(self) -> None:
         super()._clear()

@@ -1,10 +1,12 @@
 """Stored transitions as PFRL sees them: lists of dicts, and the views `memory` and `episodic_memory`."""
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
@@ -12,6 +14,9 @@ from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
 #: Belongs to a draw: it may be set in every transition, and is not stored.
 WEIGHT = "weight"
+
+#: Called with a transition and the changes, gives what is stored then.
+Edit = Callable[["StoredTransition", dict[str, Any]], dict[str, Any]]
 
 
 class StoredTransition(dict[str, Any]):
@@ -36,13 +41,7 @@ class StoredTransition(dict[str, Any]):
 
     __slots__ = ("__weakref__", "_columns", "_edit", "_releases", "row")
 
-    def __init__(
-        self,
-        values: Mapping[str, Any],
-        columns: Columns,
-        row: int,
-        edit: Callable[["StoredTransition", dict[str, Any]], dict[str, Any]],
-    ) -> None:
+    def __init__(self, values: Mapping[str, Any], columns: Columns, row: int, edit: Edit) -> None:
         super().__init__(values)
         self._columns = weakref.ref(columns)
         self.row = row
@@ -129,6 +128,29 @@ class StoredItem(list[StoredTransition]):
 class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
     """The transitions that somebody has, by their rows; a copy of a buffer begins without any."""
 
+    def in_lists(
+        self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
+    ) -> list["StoredItem"]:
+        """The transitions in some rows of a store; one that somebody has already is that object.
+
+        Args:
+            columns: The store.
+            rows: The rows.
+            lengths: Of the lists in which they come, one after the other.
+            edit: What changes one, see `StoredTransition`.
+        """
+        numbers = rows.tolist()
+        made: dict[int, StoredTransition] = {}  # which keeps them until they are given away
+        for row in numbers:
+            known = self.get(row)
+            if known is not None and known.is_in(columns):
+                made[row] = known
+        new = [row for row in dict.fromkeys(numbers) if row not in made]
+        for row, values in zip(new, columns.transitions(np.array(new, np.int64)), strict=True):
+            made[row] = self[row] = StoredTransition(values, columns, row, edit)
+        transitions = (made[row] for row in numbers)
+        return [StoredItem(itertools.islice(transitions, length)) for length in lengths]
+
     def __reduce__(self) -> Any:
         return type(self), ()
 
@@ -148,8 +170,15 @@ class Memory(Sequence[Any]):
         buffer: The buffer.
     """
 
+    _what = "items"
+
     def __init__(self, buffer: Any) -> None:
         self.buffer = buffer
+
+    @property
+    def _first(self) -> int:
+        """Sequence number of the oldest."""
+        return int(self.buffer._first)
 
     @property
     def maxlen(self) -> int | None:
@@ -161,7 +190,7 @@ class Memory(Sequence[Any]):
         return len(self.buffer)
 
     def __getitem__(self, i: Any) -> Any:
-        numbers = range(self.buffer._first, self.buffer._first + len(self))[i]
+        numbers = range(self._first, self._first + len(self))[i]
         return self._made(numbers) if isinstance(i, slice) else self._made(range(numbers, numbers + 1))[0]
 
     def __iter__(self) -> Iterator[Any]:
@@ -176,7 +205,7 @@ class Memory(Sequence[Any]):
         return made
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
-        """Draw items at distinct places, uniformly; a buffer's own `sample` without what a subclass makes of it.
+        """Draw at distinct places, uniformly; a buffer's own `sample` without what a subclass makes of it.
 
         Args:
             n: How many.
@@ -186,8 +215,9 @@ class Memory(Sequence[Any]):
             ValueError: If more are asked for than there are.
         """
         if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), "items")
-        return self._made(self.buffer._first + sample_n_k(len(self), n, self.buffer._rng if rng is None else rng))
+            raise not_held("n", n, len(self), self._what)
+        drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
+        return self._made((self._first + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an item of one transition, a dict of the arguments of `append`.
@@ -214,7 +244,7 @@ class Memory(Sequence[Any]):
         columns, step = buffer._columns, item[0]
         if APPENDED in columns.running and not columns.continues(APPENDED, step["state"]):
             columns.end(APPENDED)
-        buffer._store_step(step, APPENDED, cut=buffer.num_steps > 1)
+        buffer._store_step(without_weight(step), APPENDED, cut=buffer.num_steps > 1)
 
     def extend(self, items: Iterable[Sequence[Mapping[str, Any]]]) -> None:
         """Store several items."""
@@ -282,6 +312,12 @@ class PrioritizedMemory(Memory):
 class EpisodicMemory(Memory):
     """The episodes of a buffer, oldest first, as lists of transitions; each is made when it is looked at."""
 
+    _what = "episodes"
+
+    @property
+    def _first(self) -> int:
+        return int(self.buffer._first_episode)
+
     @property
     def maxlen(self) -> None:
         """None: the capacity counts transitions."""
@@ -290,27 +326,8 @@ class EpisodicMemory(Memory):
     def __len__(self) -> int:
         return int(self.buffer.n_episodes)
 
-    def __getitem__(self, i: Any) -> Any:
-        numbers = range(self.buffer._first_episode, self.buffer._next_episode)[i]
-        return self._made(numbers) if isinstance(i, slice) else self.buffer._episode(numbers)
-
     def _made(self, numbers: Sequence[int]) -> list[Any]:
         return [self.buffer._episode(int(number)) for number in numbers]
-
-    def sample(self, n: int, rng: RandomSource = None) -> Any:
-        """Draw distinct episodes uniformly.
-
-        Args:
-            n: How many.
-            rng: Source of randomness; None is that of the buffer.
-
-        Raises:
-            ValueError: If more are asked for than there are.
-        """
-        if not 0 <= n <= len(self):
-            raise not_held("n", n, len(self), "episodes")
-        drawn = sample_n_k(len(self), n, self.buffer._rng if rng is None else rng)
-        return self._made((self.buffer._first_episode + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
         """Store an episode, a list of dicts of the arguments of the buffer's `append`.
@@ -325,7 +342,7 @@ class EpisodicMemory(Memory):
                 f"episode: got {len(ended)} steps, expected one or more, of which only the last is terminal"
             )
         for i, step in enumerate(item, 1):
-            self.buffer._store_step(step, APPENDED, cut=i == len(item))
+            self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
 
 
 class PrioritizedEpisodicMemory(EpisodicMemory, PrioritizedMemory):
@@ -341,7 +358,7 @@ class PrioritizedEpisodicMemory(EpisodicMemory, PrioritizedMemory):
         EpisodicMemory.append(self, item)
         self._set_newest(priority)
 
-    sample = PrioritizedMemory.sample  # type: ignore[assignment]
+    sample = PrioritizedMemory.sample
 
 
 class OwnMemory:
@@ -408,6 +425,31 @@ class OwnMemory:
         del window[0]
         while self.capacity is not None and len(self.container) > self.capacity:
             self._pop()
+
+    def pour_into(self, buffer: Any) -> None:
+        """Store the content in an ordinary buffer.
+
+        Raises:
+            TypeError: If items have several steps: nobody knows which are of one episode.
+        """
+        if self.num_steps > 1:
+            raise TypeError(
+                f"memory is a {type(self.container).__name__} of items of up to {self.num_steps} steps, which can be "
+                "neither saved nor made a dataset of: leave memory as it is, or take num_steps=1"
+            )
+        buffer.memory.extend(self.container)
+
+    def refuse_more(self, future: float, n_frames: int) -> None:
+        """Refuse to tell what only columns can.
+
+        Raises:
+            TypeError: If it is asked for.
+        """
+        if future or n_frames != 1:
+            raise TypeError(
+                f"memory is a {type(self.container).__name__}, of which neither future={future} nor "
+                f"n_frames={n_frames} can be told: leave memory as it is"
+            )
 
     def sample(self, n: int, rng: RandomSource) -> Any:
         """Draw distinct items, by the container's own `sample` if it has one."""

@@ -2,34 +2,26 @@
 
 import logging
 import os
-import re
-import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, Indices, RecordedColumns, dump_places, restore, restore_places, settle
+from pfrl_like.columns import Columns, Indices, RecordedColumns, restore_places, settle
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import StoredTransition
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.rewinding import RewindingBuffer, diverted
-from pfrl_like.storage.atomic import named_errors, names_in
+from pfrl_like.replay_buffers.rewinding import CAPACITY, RewindingBuffer, ancestor_of, diverted, refuse_shards, shard_of
 from pfrl_like.storage.journal import SYNCED
-from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory, Logged
+from pfrl_like.storage.log_directory import ColumnFiles, LogDirectory, Logged
 from pfrl_like.utils.checks import warn_once
 from pfrl_like.utils.random import RandomSource
 
 _LOGGER = logging.getLogger(__name__)
 _FORMAT = "pfrl_like persistent replay buffer"
-_STEP_BYTES = 160  # beside the values: at most so much in the states and the journal, for actions of a few numbers
-_SPARE = 1.25  # rows that files have beyond those in use
-_CAPACITY = "capacity"  # in the header: that of the buffer which wrote it, as which its records are replayed
-_SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 _ATTEMPTS = 3
 
 
@@ -40,10 +32,6 @@ class PersistentBuffer(RewindingBuffer):
     A lost machine costs what came after the last `sync`, which happens every `sync_every` steps, every `sync_seconds`
     (at the next step), at `close` and in `state_dict`.
     """
-
-    _columns: Columns
-    _wanted_capacity: int | None
-    _refusal: str | None = None  # why nothing can be stored any more
 
     def _open(
         self,
@@ -72,12 +60,12 @@ class PersistentBuffer(RewindingBuffer):
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
-        _refuse_shards(whole, shard)
+        refuse_shards(whole, shard)
         self._directory = LogDirectory(self.dirname, marks)
         self._files = ColumnFiles(self.dirname)
         try:
             if source is not None:
-                self._descend(_ancestor_of(source, shard))
+                self._descend(ancestor_of(source, shard))
             elif self._directory.is_new:
                 self._directory.refuse_orphans()
                 self._use(self._files)
@@ -96,10 +84,6 @@ class PersistentBuffer(RewindingBuffer):
         self._files = files
         self._columns = columns = self._empty_columns(files)
         return columns
-
-    def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
-        # They do not know this buffer, so that it lets go of its directory as soon as nobody knows it any more.
-        return RecordedColumns(files.open, partial(_announce, self.dirname, self._wanted_capacity, self.logger))
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
@@ -128,10 +112,7 @@ class PersistentBuffer(RewindingBuffer):
         lost = len(logged.records) - whole
         if lost:
             self.logger.warning("%s: the last %d records were not complete and have been left out", self.dirname, lost)
-        self._restrict(max(len(self), int(logged.header["n_items"])) if _CAPACITY not in logged.header else len(self))
-
-    def _restrict(self, held: int) -> None:
-        """Drop what is beyond the capacity that was asked for, with a warning, of so many items that were held."""
+        held = len(self) if CAPACITY in logged.header else max(len(self), int(logged.header["n_items"]))
         self._capacity = self._wanted_capacity
         self._evict()
         if dropped := held - len(self):
@@ -147,7 +128,6 @@ class PersistentBuffer(RewindingBuffer):
         try:
             columns = self._use(files)
             self._load_state(logged._asdict(), lambda header, arrays: restore_places(header, arrays, columns))
-            self._columns = columns
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
                     self._replay_one(columns.replay(record, check=done >= logged.synced))
@@ -223,21 +203,12 @@ class PersistentBuffer(RewindingBuffer):
             super().stop_current_episode(env_id)
             self._commit()
 
-    def _check_open(self) -> None:
-        if self._refusal is not None:
-            raise CheckpointError(self.dirname, self._refusal)
-        if os.getpid() != self._process:
-            raise CheckpointError(
-                self.dirname, f"is written by process {self._process}, which started this one; a buffer has one writer"
-            )
-
     def _commit(self) -> None:
-        columns = self._columns
-        assert isinstance(columns, RecordedColumns)
-        if columns.records:
-            self._or_refuse(self._store, columns)
+        if self._columns.records:
+            self._or_refuse(self._store)
 
-    def _store(self, columns: RecordedColumns) -> None:
+    def _store(self) -> None:
+        columns = self._columns
         long = self._directory.count > max(self.journal_length, len(self) // 2)
         if long or columns.schema != self._schema or not self._directory.append(columns.records):
             self._write_state()
@@ -246,41 +217,6 @@ class PersistentBuffer(RewindingBuffer):
         columns.records.clear()
         if self._unsynced >= self.sync_every or time.monotonic() - self._last_sync >= self.sync_seconds:
             self.sync()
-
-    def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Do something, after whose error nothing can be stored any more."""
-        try:
-            act(*arguments)
-        except BaseException as error:
-            self._refusal = f"cannot store any more since {error!r}"
-            raise
-
-    def _write_state(self) -> None:
-        """Write the whole state, on the disk when this returns, and begin a new journal."""
-        columns = self._columns
-        assert isinstance(columns, RecordedColumns)
-        columns.forget_names()
-        columns.records.clear()
-        state = self._state(dump_places)
-        self._directory.begin({**state["header"], _CAPACITY: self._capacity}, state["arrays"], self._files)
-        self._schema = columns.schema
-        self._synced()
-
-    def sync(self) -> None:
-        """Wait until everything stored so far would survive a power cut.
-
-        Raises:
-            CheckpointError: If the disk reports an error, or the buffer is closed. Nothing can be stored from then on,
-                since what the disk has dropped is not written by asking again.
-        """
-        self._check_open()
-        self._or_refuse(self._directory.sync)
-        self._synced()
-
-    def _synced(self) -> None:
-        assert isinstance(self._columns, RecordedColumns)
-        self._columns.recycle()
-        self._unsynced, self._last_sync = 0, time.monotonic()
 
     def close(self) -> None:
         """Write everything and let others write; the buffer is empty afterwards. May be called again.
@@ -294,7 +230,7 @@ class PersistentBuffer(RewindingBuffer):
         finally:
             if self._refusal != "is closed":
                 self._refusal = "is closed"
-                self._columns = Columns()
+                self._columns = Columns()  # type: ignore[assignment]  # nothing is recorded any more
                 self._first = self._next
                 self._directory.close()
 
@@ -328,28 +264,6 @@ class PersistentBuffer(RewindingBuffer):
         """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""
         self.sync()
         return super().state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the content, in memory and in the directory, by what `state_dict` gave.
-
-        Raises:
-            ValueError: If it does not fit; the old content stays.
-        """
-        self._check_open()
-        files, before = ColumnFiles(self.dirname), self._files
-        columns = self._empty_columns(files)
-        try:
-            self._load_state(state, lambda header, arrays: restore(header, arrays, columns))
-        except BaseException:
-            files.close()
-            self._directory.clean(f"columns-{before.token}-")
-            raise
-        self._files = files
-        self._directory.saves = []  # of files that are gone then
-        self._write_state_or_refuse()
-
-    def _write_state_or_refuse(self) -> None:
-        self._or_refuse(self._write_state)
 
     def _load_pfrl(self, content: Any) -> None:
         other = self._in_memory()
@@ -411,7 +325,7 @@ class PersistentReplayBuffer(PersistentBuffer):
         journal_length: int = 20_000,
     ) -> None:
         super().__init__(capacity, num_steps, rng=rng)
-        shard = _shard(distributed, group)
+        shard = shard_of(distributed, group)
         self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
 
 
@@ -453,7 +367,7 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         journal_length: int = 20_000,
     ) -> None:
         EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
-        shard = _shard(distributed, group)
+        shard = shard_of(distributed, group)
         self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
 
     def close(self) -> None:
@@ -471,65 +385,7 @@ def _capacity_in(header: Mapping[str, Any], dirname: str, wanted: int | None) ->
     Raises:
         CheckpointError: If it is none.
     """
-    capacity = header.get(_CAPACITY, wanted)
+    capacity = header.get(CAPACITY, wanted)
     if capacity is not None and (type(capacity) is not int or capacity < 1):
         raise CheckpointError(dirname, f"is damaged: its capacity is {capacity!r:.80}")
     return capacity
-
-
-def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:
-    """Say how large the directory will be, and refuse if the disk is too small for that."""
-    if capacity is None:
-        return
-    size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
-    logger.info("%s: %d transitions will take about %.1f MB", dirname, capacity, size / 1e6)
-    with named_errors(dirname, "measured"):
-        there = sum(entry.stat().st_size for entry in os.scandir(dirname))
-        free = shutil.disk_usage(dirname).free
-    if size - there > free:
-        raise CheckpointError(
-            dirname,
-            f"is on a disk with {free / 1e6:.1f} MB left, but capacity={capacity} transitions need about "
-            f"{size / 1e6:.1f} MB: make room or take a smaller capacity",
-        )
-
-
-def _shard(distributed: bool, group: Any) -> str | None:
-    """Name of the part of this process, None if there are no parts."""
-    if not distributed:
-        if group is not None:
-            raise ValueError(f"group: got {group!r}, expected None without distributed=True")
-        return None
-    import torch.distributed as dist
-
-    if not dist.is_available() or not dist.is_initialized():
-        raise ValueError(
-            "distributed: got True, but torch.distributed is not running; start the script with torchrun and call "
-            'torch.distributed.init_process_group("gloo") first'
-        )
-    rank, size = dist.get_rank(group), dist.get_world_size(group)
-    if rank < 0:
-        raise ValueError("group: this process does not belong to it")
-    return f"rank-{rank}-of-{size}"
-
-
-def _refuse_shards(dirname: str, shard: str | None) -> None:
-    """Refuse a directory that is divided in another way."""
-    if not os.path.isdir(dirname):
-        return
-    parts = [match for match in map(_SHARD.fullmatch, names_in(dirname)) if match]
-    size = None if shard is None else shard.rpartition("-")[2]
-    if parts and size is None:
-        raise CheckpointError(dirname, f"is divided among {parts[0][2]} processes; open it with distributed=True")
-    if other := [part[2] for part in parts if part[2] != size]:
-        raise CheckpointError(
-            dirname, f"is divided among {other[0]} processes, the group has {size}; start as many as before"
-        )
-    if size is not None and os.path.lexists(os.path.join(dirname, META)):
-        raise CheckpointError(dirname, "is the buffer of a single process; give distributed buffers another directory")
-
-
-def _ancestor_of(ancestor: str, shard: str | None) -> str:
-    if shard is None or os.path.lexists(os.path.join(ancestor, META)):
-        return ancestor
-    return os.path.join(ancestor, shard)

@@ -175,6 +175,8 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         ValueError: Naming the argument that is out of its range.
     """
 
+    _view = PrioritizedMemory
+
     def __init__(
         self,
         capacity: int | None = None,
@@ -197,9 +199,6 @@ class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
         self._last_index = index
         lowest = self._priorities.min_probability() if self.normalize_by_max == "memory" else math.nan
         return index, self.weights_from_probabilities(probability, lowest)
-
-    def _view(self) -> PrioritizedMemory:
-        return PrioritizedMemory(self)
 
     def _items_added(self, first: int, count: int) -> None:
         self._priorities.append(count)

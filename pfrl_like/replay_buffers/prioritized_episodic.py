@@ -38,6 +38,8 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         ValueError: Naming the argument that is out of its range.
     """
 
+    _episodes_view = PrioritizedEpisodicMemory
+
     def __init__(
         self,
         capacity: int | None = None,
@@ -78,9 +80,6 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         of_memory = self.normalize_by_max == "memory"
         lowest = self._priorities.min_probability(self.uniform_ratio) if of_memory else math.nan
         return index, self.weights_from_probabilities(probability, lowest)
-
-    def _episodes_view(self) -> PrioritizedEpisodicMemory:
-        return PrioritizedEpisodicMemory(self)
 
     def _episodes_added(self, first: int, count: int) -> None:
         # With the largest priority first: if the user's function fails, the episodes are still all there.

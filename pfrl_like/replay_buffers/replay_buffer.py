@@ -1,7 +1,5 @@
 """Experience replay (Lin 1992, doi:10.1007/BF00992699; Mnih et al. 2015, doi:10.1038/nature14236), one- and n-step."""
 
-import copy
-import itertools
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
@@ -14,16 +12,8 @@ from numpy.typing import NDArray
 from pfrl_like.batch import Batch
 from pfrl_like.columns import ENDED, Columns, Indices, edit, rows_of, stacks
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.memory import (
-    WEIGHT,
-    HandedOut,
-    Memory,
-    OwnMemory,
-    StoredItem,
-    StoredTransition,
-    without_weight,
-)
-from pfrl_like.replay_buffers.saved import IncrementalBuffer
+from pfrl_like.replay_buffers.memory import WEIGHT, HandedOut, Memory, OwnMemory, StoredItem, StoredTransition
+from pfrl_like.replay_buffers.saved import SavedBuffer
 from pfrl_like.utils.checks import check_counts, check_transition
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
@@ -35,7 +25,7 @@ class Recorded(Protocol):
         """A store of its own for the caller, and the rows of its steps, episode by episode."""
 
 
-class ReplayBuffer(IncrementalBuffer):
+class ReplayBuffer(SavedBuffer):
     """The last `capacity` transitions, drawn uniformly.
 
     An item is a transition with up to `num_steps` - 1 transitions after it; it can be sampled as soon as they are there
@@ -59,6 +49,7 @@ class ReplayBuffer(IncrementalBuffer):
     tells_future = True
     stacks_frames = True
     _own: OwnMemory | None = None  # what is filled in the place of the columns
+    _view = Memory  # what `memory` shows of the columns
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None:
@@ -113,7 +104,7 @@ class ReplayBuffer(IncrementalBuffer):
         Those that cannot be sampled yet, because their items or episodes are not complete, come last.
         """
         if self._own:
-            return self._own_in_columns().stored_steps()
+            return self._own_in_columns(self._own).stored_steps()
         waiting = [row for run in self._columns.running.values() for row in run.waiting]
         items = self._rows(np.arange(self._first, self._next))
         return self._columns, np.concatenate([items, np.array(waiting, np.int64)])
@@ -134,7 +125,7 @@ class ReplayBuffer(IncrementalBuffer):
         Raises:
             TypeError: If it is set to what is no container, or this kind of buffer takes none.
         """
-        return self._view() if self._own is None else self._own.container
+        return self._view(self) if self._own is None else self._own.container
 
     @memory.setter
     def memory(self, memory: Any) -> None:
@@ -153,9 +144,6 @@ class ReplayBuffer(IncrementalBuffer):
         self._own = None
         self._clear()
         self._own = own
-
-    def _view(self) -> Memory:
-        return Memory(self)
 
     @property
     def nbytes(self) -> int:
@@ -283,13 +271,12 @@ class ReplayBuffer(IncrementalBuffer):
             self._columns.end(env_id)
             if run.waiting:
                 if self.num_steps > 1:
-                    count = len(run.waiting)
-                    self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(count, 0, -1))
+                    self._columns.set_windows(run.waiting, run.waiting[-1], np.arange(len(run.waiting), 0, -1))
                 self._add_items(run.waiting)
 
     def _store_step(self, step: Mapping[str, Any], env_id: Any, cut: bool) -> None:
         """Store a transition, a dict of the arguments of `append`; not by what a subclass makes of that."""
-        ReplayBuffer.append(self, **without_weight(step), env_id=env_id)
+        ReplayBuffer.append(self, **step, env_id=env_id)
         if cut:
             self.stop_current_episode(env_id)
 
@@ -316,12 +303,11 @@ class ReplayBuffer(IncrementalBuffer):
             self._drop_items(len(self) - self._capacity)
 
     def _drop_items(self, count: int) -> None:
-        first = self._first
-        for row in self._rows(np.arange(first, first + count)).tolist():
+        for row in self._rows(np.arange(self._first, self._first + count)).tolist():
             self._columns.release(row)
         self._first += count
         if self.prioritized:
-            self._items_dropped(first, count)
+            self._items_dropped(self._first - count, count)
 
     def _grow_ring(self, count: int) -> None:
         live = np.arange(self._first, self._next)
@@ -389,11 +375,7 @@ class ReplayBuffer(IncrementalBuffer):
             TypeError: If `n_frames` is no integer, or `n_frames` or `future` is asked for and `memory` is a container.
         """
         if self._own is not None:
-            if future or n_frames != 1:
-                raise TypeError(
-                    f"memory is a {type(self.memory).__name__}, of which neither future={future} nor "
-                    f"n_frames={n_frames} can be told: leave memory as it is"
-                )
+            self._own.refuse_more(future, n_frames)
             return AbstractReplayBuffer.sample_batch(self, n, gamma, device)
         stacked = None
         if n_frames != 1:
@@ -430,25 +412,11 @@ class ReplayBuffer(IncrementalBuffer):
             steps.append(self._columns.successor.take(steps[-1]))
         windows = np.stack(steps, axis=1)
         there = windows > ENDED
-        return self._in_lists(windows[there], there.sum(axis=1))
+        return self._in_lists(windows[there], there.sum(axis=1).tolist())
 
-    def _in_lists(self, rows: Indices, lengths: Indices) -> list[StoredItem]:
+    def _in_lists(self, rows: Indices, lengths: Sequence[int]) -> list[StoredItem]:
         """The transitions in these rows, in lists of these lengths, one after the other."""
-        transitions = iter(self._transitions(rows))
-        return [StoredItem(itertools.islice(transitions, length)) for length in lengths.tolist()]
-
-    def _transitions(self, rows: Indices) -> list[StoredTransition]:
-        """The transitions in these rows; one that somebody has already is that object."""
-        columns, handed_out, numbers = self._columns, self._handed_out, rows.tolist()
-        made: dict[int, StoredTransition] = {}  # which keeps them until they are given away
-        for row in numbers:
-            known = handed_out.get(row)
-            if known is not None and known.is_in(columns):
-                made[row] = known
-        new = [row for row in dict.fromkeys(numbers) if row not in made]
-        for row, values in zip(new, columns.transitions(np.array(new, np.int64)), strict=True):
-            made[row] = handed_out[row] = StoredTransition(values, columns, row, self._edit)
-        return [made[row] for row in numbers]
+        return self._handed_out.in_lists(self._columns, rows, lengths, self._edit)
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
         """Change a transition that was handed out; returns what is stored now under the keys that were changed.
@@ -465,25 +433,12 @@ class ReplayBuffer(IncrementalBuffer):
         stored = self._columns.transitions(np.array([transition.row]))[0]
         return {name: stored[name] for name in changes}
 
-    def _own_in_columns(self) -> "ReplayBuffer":
+    def _own_in_columns(self, own: OwnMemory) -> "ReplayBuffer":
         """The content of a container of the user's, in columns.
 
         Raises:
             TypeError: If items have several steps: nobody knows which are of one episode.
         """
-        if self.num_steps > 1:
-            raise TypeError(
-                f"memory is a {type(self.memory).__name__} of items of up to {self.num_steps} steps, which can be "
-                "neither saved nor made a dataset of: leave memory as it is, or take num_steps=1"
-            )
         buffer = ReplayBuffer(self._capacity, rng=self._rng)
-        buffer.memory.extend(self.memory)
+        own.pour_into(buffer)
         return buffer
-
-    def _give_own(self, own: OwnMemory | None) -> None:
-        """Let a container of the user's have what was loaded into the columns; without one it stays there."""
-        if own is not None and own.container is not None:
-            items = copy.deepcopy(Memory(self)[:])
-            self._clear()
-            own.replace(items)
-            self._own = own

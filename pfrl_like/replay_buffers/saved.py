@@ -18,16 +18,88 @@ from pfrl_like.columns import Columns, Indices, changed_since, dump, dump_segmen
 from pfrl_like.errors import CheckpointError
 from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
-from pfrl_like.replay_buffers.memory import OwnMemory
+from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
 from pfrl_like.storage import is_array_file, make_directory, plain_json, read_arrays, read_pickle, write_arrays
 from pfrl_like.storage.atomic import names_in
 from pfrl_like.utils.random import RandomSource
 
 _LARGEST_NUMBER = 2**62
+_LARGEST = 1 << 14  # items of a segment
+_WORN = 4  # a segment is written anew once more than one in so many of its items has been changed
+_NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
+_OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
+
+Arrays = dict[str, NDArray[Any]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SavedFile:
+    """A file as a reference names it.
+
+    Attributes:
+        name: Its name in the folder.
+        size: Its bytes.
+        crc32: Its checksum.
+        first: Of a segment: sequence number of its first item.
+        count: Of a segment: how many items it has.
+        edits: Of a segment: how many edits of stored steps it includes.
+    """
+
+    name: str
+    size: int
+    crc32: int
+    first: int = 0
+    count: int = 0
+    edits: int = 0
+
+    @property
+    def end(self) -> int:
+        """Of a segment: sequence number of the item after its last one."""
+        return self.first + self.count
+
+    @classmethod
+    def write(cls, folder: str, kind: str, header: Mapping[str, Any], arrays: Arrays, **options: Any) -> "SavedFile":
+        """Write a new file of arrays; when this returns it would survive a power cut."""
+        name = f"{kind}-{secrets.token_hex(8)}.bin"
+        return cls(name, *write_arrays(os.path.join(folder, name), header, arrays, **options))
+
+    def read(self, folder: str, *, allow_pickle: bool) -> tuple[dict[str, Any], Arrays]:
+        """Its header and its arrays.
+
+        Raises:
+            CheckpointError: If it is missing, damaged, or not the one that was written.
+        """
+        path = os.path.join(folder, self.name)
+        return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
+
+    def path_in(self, folder: str) -> str:
+        """Where it is, also when the working directory is another one."""
+        return os.path.abspath(os.path.join(folder, self.name))
+
+    def is_there(self, folder: str) -> bool:
+        """Whether the folder has a file of this name and size."""
+        try:
+            return os.path.getsize(os.path.join(folder, self.name)) == self.size
+        except OSError:
+            return False
+
+    @classmethod
+    def of(cls, entry: Any) -> "SavedFile":
+        """The file that an entry of a reference names.
+
+        Raises:
+            ValueError: If it names none.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+        given = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
+        name, *numbers = ({**defaults, **given}).values()
+        if type(name) is not str or not _NAME.fullmatch(name) or not all(type(n) is int and n >= 0 for n in numbers):
+            raise ValueError(f"a reference names {entry!r}, expected a file of an increment")
+        return cls(name, *numbers)
 
 
 class SavedBuffer(AbstractReplayBuffer):
-    """What `ReplayBuffer` does with files; the fields are described there."""
+    """What `ReplayBuffer` does with files, each by itself or one after the other; the fields are described there."""
 
     num_steps: int
     _kind = "replay buffer"
@@ -46,7 +118,7 @@ class SavedBuffer(AbstractReplayBuffer):
         Running episodes are part of it. An environment whose next step does not begin with the observation that its
         running episode waits for begins a new episode.
         """
-        return self._own_in_columns().state_dict() if self._own else self._state(dump)
+        return self._own_in_columns(self._own).state_dict() if self._own else self._state(dump)
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
         """`state_dict`, with the columns in the form that a function gives them."""
@@ -169,14 +241,11 @@ class SavedBuffer(AbstractReplayBuffer):
             for step in window:
                 if id(step) not in episode_of:
                     episode_of[id(step)] = episode
-                    self._append_pfrl_step(step, ("pfrl", episode))
+                    self.append(**without_weight(step), env_id=("pfrl", episode))
             if len(window) < self.num_steps:
                 self.stop_current_episode(("pfrl", episode))
         if self.num_steps == 1:
             self.stop_current_episode(("pfrl", 0))
-
-    def _append_pfrl_step(self, step: Mapping[str, Any], env_id: Any) -> None:
-        self.append(**{name: value for name, value in step.items() if name != "weight"}, env_id=env_id)
 
     def _clear(self) -> None:
         for env_id in list(self._columns.running):
@@ -186,150 +255,15 @@ class SavedBuffer(AbstractReplayBuffer):
         self._ring = np.zeros(1024, np.int64)
         self._resumed = set()
 
-    # What the buffers fill in
-
-    @abstractmethod
-    def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store, and the rows of all its steps."""
-
-    @abstractmethod
-    def _own_in_columns(self) -> "SavedBuffer":
-        """The content of a container of the user's, in columns."""
-
-    @abstractmethod
     def _give_own(self, own: OwnMemory | None) -> None:
-        """Let a container of the user's have what was loaded."""
+        """Let a container of the user's have what was loaded into the columns; without one it stays there."""
+        if own is not None and own.container is not None:
+            items = copy.deepcopy(Memory(self)[:])
+            self._clear()
+            own.replace(items)
+            self._own = own
 
-    @abstractmethod
-    def _rows(self, index: Indices) -> Indices:
-        """Rows of items, by sequence number."""
-
-    @abstractmethod
-    def _evict(self) -> None:
-        """Drop what is beyond the capacity."""
-
-    @abstractmethod
-    def _drop_items(self, count: int) -> None:
-        """Drop the oldest items."""
-
-    def _load_order(
-        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
-    ) -> None:
-        """Check and take up what belongs to the order of the items; refuse before anything is changed."""
-        self._load_own_state(header["own"], own, first, n)
-
-    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a subclass adds to `state_dict`: values for JSON, and arrays."""
-        return {}, {}
-
-    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
-        """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
-
-
-@contextlib.contextmanager
-def refusing_misfits(path: str) -> Iterator[None]:
-    """Turn what goes wrong with a saved state into a `CheckpointError` that names its file or folder."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise CheckpointError(path, f"holds no buffer that fits this one: {error}") from error
-
-
-def _kind_of_rng(state: Any) -> Any:
-    """Which generators have such a state; None for the global stream."""
-    return None if state is None else (state["bit_generator"], set(state))
-
-
-def sequence_number(header: Mapping[str, Any], name: str) -> int:
-    """A sequence number of a saved state.
-
-    Raises:
-        ValueError: If it is one that counting on from would leave 64 bits.
-    """
-    number = int(header[name])
-    if not 0 <= number <= _LARGEST_NUMBER:
-        raise ValueError(f"its {name} is {number}, expected a number from 0 to {_LARGEST_NUMBER}")
-    return number
-
-
-_LARGEST = 1 << 14  # items of a segment
-_WORN = 4  # a segment is written anew once more than one in so many of its items has been changed
-_NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
-_OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
-
-Arrays = dict[str, NDArray[Any]]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class SavedFile:
-    """A file as a reference names it.
-
-    Attributes:
-        name: Its name in the folder.
-        size: Its bytes.
-        crc32: Its checksum.
-        first: Of a segment: sequence number of its first item.
-        count: Of a segment: how many items it has.
-        edits: Of a segment: how many edits of stored steps it includes.
-    """
-
-    name: str
-    size: int
-    crc32: int
-    first: int = 0
-    count: int = 0
-    edits: int = 0
-
-    @property
-    def end(self) -> int:
-        """Of a segment: sequence number of the item after its last one."""
-        return self.first + self.count
-
-    @classmethod
-    def write(cls, folder: str, kind: str, header: Mapping[str, Any], arrays: Arrays, **options: Any) -> "SavedFile":
-        """Write a new file of arrays; when this returns it would survive a power cut."""
-        name = f"{kind}-{secrets.token_hex(8)}.bin"
-        return cls(name, *write_arrays(os.path.join(folder, name), header, arrays, **options))
-
-    def read(self, folder: str, *, allow_pickle: bool) -> tuple[dict[str, Any], Arrays]:
-        """Its header and its arrays.
-
-        Raises:
-            CheckpointError: If it is missing, damaged, or not the one that was written.
-        """
-        path = os.path.join(folder, self.name)
-        return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
-
-    def path_in(self, folder: str) -> str:
-        """Where it is, also when the working directory is another one."""
-        return os.path.abspath(os.path.join(folder, self.name))
-
-    def is_there(self, folder: str) -> bool:
-        """Whether the folder has a file of this name and size."""
-        try:
-            return os.path.getsize(os.path.join(folder, self.name)) == self.size
-        except OSError:
-            return False
-
-    @classmethod
-    def of(cls, entry: Any) -> "SavedFile":
-        """The file that an entry of a reference names.
-
-        Raises:
-            ValueError: If it names none.
-        """
-        defaults = {field.name: field.default for field in dataclasses.fields(cls)}
-        given = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
-        name, *numbers = ({**defaults, **given}).values()
-        if type(name) is not str or not _NAME.fullmatch(name) or not all(type(n) is int and n >= 0 for n in numbers):
-            raise ValueError(f"a reference names {entry!r}, expected a file of an increment")
-        return cls(name, *numbers)
-
-
-class IncrementalBuffer(SavedBuffer):
-    """What `ReplayBuffer` does with checkpoints that follow one another."""
+    # Checkpoints that follow one another
 
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
@@ -431,6 +365,69 @@ class IncrementalBuffer(SavedBuffer):
             state = {"header": header, "arrays": arrays | joined, "rng": reference["rng"]}
             self._load_state(state, lambda header, arrays: columns)
             self._increments = {table.name: table.path_in(folder)}
+
+    # What the buffers fill in
+
+    @abstractmethod
+    def stored_steps(self) -> tuple[Columns, Indices]:
+        """The store, and the rows of all its steps."""
+
+    @abstractmethod
+    def _own_in_columns(self, own: OwnMemory) -> "SavedBuffer":
+        """The content of a container of the user's, in columns."""
+
+    @abstractmethod
+    def _rows(self, index: Indices) -> Indices:
+        """Rows of items, by sequence number."""
+
+    @abstractmethod
+    def _evict(self) -> None:
+        """Drop what is beyond the capacity."""
+
+    @abstractmethod
+    def _drop_items(self, count: int) -> None:
+        """Drop the oldest items."""
+
+    def _load_order(
+        self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
+    ) -> None:
+        """Check and take up what belongs to the order of the items; refuse before anything is changed."""
+        self._load_own_state(header["own"], own, first, n)
+
+    def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """What a subclass adds to `state_dict`: values for JSON, and arrays."""
+        return {}, {}
+
+    def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
+        """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
+
+
+@contextlib.contextmanager
+def refusing_misfits(path: str) -> Iterator[None]:
+    """Turn what goes wrong with a saved state into a `CheckpointError` that names its file or folder."""
+    try:
+        yield
+    except CheckpointError:
+        raise
+    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
+        raise CheckpointError(path, f"holds no buffer that fits this one: {error}") from error
+
+
+def _kind_of_rng(state: Any) -> Any:
+    """Which generators have such a state; None for the global stream."""
+    return None if state is None else (state["bit_generator"], set(state))
+
+
+def sequence_number(header: Mapping[str, Any], name: str) -> int:
+    """A sequence number of a saved state.
+
+    Raises:
+        ValueError: If it is one that counting on from would leave 64 bits.
+    """
+    number = int(header[name])
+    if not 0 <= number <= _LARGEST_NUMBER:
+        raise ValueError(f"its {name} is {number}, expected a number from 0 to {_LARGEST_NUMBER}")
+    return number
 
 
 def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:

@@ -10,7 +10,6 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from pfrl_like.dataset.conventions import logged_convention
@@ -252,9 +251,9 @@ class RunRecord:
         steps: int | None,
         step_offset: int,
         evaluator: Any,
-        items_on_disk: Mapping[str, int] = MappingProxyType({}),
+        items_on_disk: Mapping[str, int],
         writes: FailedWrites,
-        source: Any = None,
+        source: Any,
     ) -> None:
         self.path = os.path.join(outdir, RECORD)
         self.started, self.writes = time.monotonic(), writes

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.errors import NotFittedError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.play import difference, require
+from pfrl_like.testing.play import difference, require, require_error
+from pfrl_like.utils.random_seed import set_random_seed
 
 MakeEstimator = Callable[[], Any]
 
@@ -39,7 +39,7 @@ def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed
     episodes = example_episodes(make_estimator().discrete_action) if episodes is None else episodes
     with isolated_rng(), tempfile.TemporaryDirectory() as folder:
         for check in CHECKS:
-            _seed(seed)
+            set_random_seed(seed)
             check(make_estimator, episodes, folder)
 
 
@@ -59,13 +59,8 @@ def observations_of(algo: Any, episodes: Any) -> Any:
     return TransitionMiniBatch(episodes[0][:5], algo.n_frames).observations
 
 
-def _seed(seed: int) -> None:
-    np.random.seed(seed)
-    torch.manual_seed(seed)
-
-
 def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
-    _seed(seed)
+    set_random_seed(seed)
     fitted = make_estimator().fit(episodes, **QUIET)
     require(fitted is not None, "fit gives None, expected the estimator itself")
     return fitted
@@ -113,11 +108,8 @@ def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any
     """`predict` and `save_model` raise `NotFittedError`."""
     x = observations_of(make_estimator(), episodes)
     for use, argument in (("predict", x), ("save_model", os.path.join(folder, "unbuilt.pt"))):
-        try:
-            getattr(make_estimator(), use)(argument)
-        except NotFittedError:
-            continue
-        require(False, f"{use} of an estimator that is not built raised no NotFittedError")
+        sentence = f"{use} of an estimator that is not built raised no NotFittedError"
+        require_error(NotFittedError, sentence, getattr(make_estimator(), use), argument)
 
 
 def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
@@ -158,7 +150,7 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
     other = make_estimator()
     other.load_model(path)
     for each in (algo, other):
-        _seed(2)
+        set_random_seed(2)
         each.fit(episodes, **QUIET)
     found = difference(algo.impl.state_dict(), other.impl.state_dict(), "the agent")
     require(found is None, f"after save_model and load_model learning went on in another way: {found}")
@@ -166,7 +158,7 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
 
 def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
     """`fit` writes `params.json` and a model, from which the same actions come."""
-    _seed(1)
+    set_random_seed(1)
     options = {**QUIET, "save_metrics": True, "logdir": folder, "experiment_name": "run", "with_timestamp": False}
     algo = make_estimator().fit(episodes, tensorboard=False, **options)
     run = os.path.join(folder, "run")

@@ -2,7 +2,8 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -15,10 +16,10 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.env import as_gymnasium
-from pfrl_like.envs import VectorObs, VectorStep
 from pfrl_like.envs.vector_stream import VectorStream
+from pfrl_like.experiments.sources import told_of
 from pfrl_like.utils.checks import check_action, check_finite, check_observation
-from pfrl_like.utils.env_values import own_copy, seed_env
+from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
@@ -53,9 +54,9 @@ class Episodes:
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
     """One step of `act` and `observe`; returns the action."""
-    action = agent.act(episodes.obs, **_told(episodes.mask))
+    action = agent.act(episodes.obs, **mask_keyword(episodes.mask))
     obs, reward, terminated, truncated, mask = episodes.step(action)
-    agent.observe(obs, reward, terminated, truncated, **_told(mask))
+    agent.observe(obs, reward, terminated, truncated, **mask_keyword(mask))
     return action
 
 
@@ -82,19 +83,10 @@ def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
     """Let an agent act and learn until the environments of a stream have made `n_steps` steps together."""
     now, made = stream.reset(), 0
     while made < n_steps:
-        step = stream.step(agent.batch_act(now.obs, **_of_stream(now)))
-        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **_of_stream(step))
+        step = stream.step(agent.batch_act(now.obs, **told_of(now)))
+        agent.batch_observe(step.obs, step.reward, step.terminated, step.truncated, **told_of(step))
         made += int(np.count_nonzero(step.active))
         now = stream.begin((step.terminated | step.truncated) & step.active)
-
-
-def _of_stream(now: VectorObs | VectorStep) -> dict[str, Any]:
-    told: dict[str, Any] = {} if now.action_mask is None else {ACTION_MASK: now.action_mask}
-    return told if now.active.all() else {**told, "active": now.active}
-
-
-def _told(mask: Any) -> dict[str, Any]:
-    return {} if mask is None else {ACTION_MASK: mask}
 
 
 def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
@@ -267,9 +259,6 @@ class ChainQFunction(nn.Module):
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
 
 
-Trace = list[Any]
-
-
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
 
@@ -291,7 +280,9 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     for name in ("observation_space", "action_space"):
         require(getattr(adapted, name, None) is not None, f"the environment has no {name}")
     actions = _draw_actions(adapted.action_space, n_steps, seed)
-    if not _takes_seed(env, seed):
+    try:
+        seed_env(env, seed)
+    except ValueError:  # it takes none
         _trace(adapted, actions, None)
         return
     first, second = (_trace(adapted, actions, seed) for _ in range(2))
@@ -308,17 +299,9 @@ def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
     return actions
 
 
-def _takes_seed(env: Any, seed: int) -> bool:
-    try:
-        seed_env(env, seed)
-    except ValueError:
-        return False
-    return True
-
-
-def _trace(env: Any, actions: list[Any], seed: int | None) -> Trace:
+def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
     """Everything that came from the environment, checked."""
-    trace: Trace = []
+    trace: list[Any] = []
     must_reset = True
     for action in actions:
         if must_reset:
@@ -335,7 +318,9 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> Trace:
         require(isinstance(result, tuple) and len(result) == 5, f"step returned {result!r}, expected five values")
         obs, reward, terminated, truncated, info = result
         _check_obs(env, obs, "step")
-        _check_reward(reward)
+        is_number = np.shape(reward) == () and np.asarray(reward).dtype.kind in "fiub"
+        require(is_number, f"reward is {reward!r} ({type(reward).__name__}), expected one number")
+        require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             require(isinstance(flag, bool | np.bool_), f"{name} is {flag!r} ({type(flag).__name__}), expected a bool")
         require(isinstance(info, dict), f"info is a {type(info).__name__}, expected a dict")
@@ -353,12 +338,6 @@ def _check_obs(env: Any, obs: Any, source: str) -> None:
     )
 
 
-def _check_reward(reward: Any) -> None:
-    is_number = np.shape(reward) == () and np.asarray(reward).dtype.kind in "fiub"
-    require(is_number, f"reward is {reward!r} ({type(reward).__name__}), expected one number")
-    require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
-
-
 def _as_assertion(check: Any, *arguments: Any) -> None:
     try:
         check(*arguments)
@@ -374,6 +353,29 @@ def require(holds: Any, sentence: str) -> None:
     """
     if not holds:
         raise AssertionError(sentence)
+
+
+def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence: str, use: Any, *given: Any) -> None:
+    """Fail with a sentence if a call raises no such error.
+
+    Raises:
+        AssertionError: If it does not.
+    """
+    try:
+        use(*given)
+    except error:
+        return
+    raise AssertionError(sentence)
+
+
+def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
+    """Fail if a constructor takes a misspelt argument.
+
+    Raises:
+        AssertionError: If it does.
+    """
+    sentence = "the constructor took the unknown keyword not_an_argument, expected a TypeError"
+    require_error(TypeError, sentence, partial(make, not_an_argument=0))
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:

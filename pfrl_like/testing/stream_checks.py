@@ -59,21 +59,18 @@ class Door:
 
 def rows_of(learnt: Any) -> list[Row]:
     """The rows of a `Batch`, of transitions or sequences, or of the episodes of an on-policy agent."""
-    steps, next_obs = (learnt, learnt.next_obs) if isinstance(learnt, Batch) else (learnt.steps, None)
+    steps = learnt if isinstance(learnt, Batch) else learnt.steps
     columns = [_numbers(column) for column in (steps.obs, steps.action)]
     reward, discount = steps.reward.tolist(), steps.discount.tolist()
     if isinstance(learnt, Batch):
-        following = list(_numbers(next_obs))
+        following = list(_numbers(learnt.next_obs))
     else:
-        following = [obs if goes_on else None for obs, goes_on in _following(columns[0], learnt.continues.tolist())]
+        next_rows = zip([*columns[0][1:], None], learnt.continues.tolist(), strict=True)
+        following = [obs if goes_on else None for obs, goes_on in next_rows]
         for row, obs in zip(learnt.last_rows.tolist(), _numbers(learnt.last_obs), strict=True):
             following[row] = obs
         discount = [0.0 if obs is None else each for each, obs in zip(discount, following, strict=True)]
     return [Row(*values) for values in zip(*columns, reward, discount, following, strict=True)]
-
-
-def _following(obs: NDArray[np.float32], continues: Sequence[bool]) -> Any:
-    return zip([*obs[1:], None], continues, strict=True)
 
 
 class Record:
@@ -102,7 +99,9 @@ class Record:
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
                 pairs = [(s, e) for s in range(len(episode)) for e in range(s + 1, len(episode) + 1)]
                 self.windows += [(episode[start:end], after) for start, end in pairs]
-        self._rewards = np.array([self._return(steps) for steps, _ in self.windows])
+        self._rewards = np.array(
+            [sum(gamma**i * step.reward for i, step in enumerate(steps)) for steps, _ in self.windows]
+        )
 
     def fault(self, row: Row) -> str | None:
         """What is wrong with a row; None if some steps in a row of one episode have made it."""
@@ -146,9 +145,6 @@ class Record:
                 f"expected its own last one, {last.next_obs}"
             )
         return f"a step to the observation {last.next_obs} is learnt from as one to {row.next_obs}"
-
-    def _return(self, steps: list[Step]) -> float:
-        return sum(self.gamma**i * step.reward for i, step in enumerate(steps))
 
     def _looks(self, obs: Any) -> NDArray[np.float32]:
         looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
@@ -294,7 +290,5 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
 
 def _fits_gymnasium(env: Any) -> bool:
     """Whether gymnasium can make a vector of such environments."""
-    kinds = [space_kind(space) for space in (env.observation_space, env.action_space)]
-    return all(isinstance(space, gymnasium.Space) for space in (env.observation_space, env.action_space)) and (
-        "other" not in kinds
-    )
+    spaces = env.observation_space, env.action_space
+    return all(isinstance(space, gymnasium.Space) and space_kind(space) != "other" for space in spaces)

@@ -73,10 +73,6 @@ class Trial:
             self.trained.load(dirname)
         return self.trained
 
-    def batch(self) -> Batch:
-        """A minibatch of what the trained agent has seen, the same every time."""
-        return self.batch_of(self.trained)
-
     def batch_of(self, agent: Any) -> Batch:
         """A minibatch of what an agent has seen, the same every time."""
         sampling = getattr(agent, "sampling", {})

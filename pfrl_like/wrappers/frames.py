@@ -69,26 +69,21 @@ def stack_axis_of(channel_order: str) -> int:
 
 def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Luminance (ITU-R BT.601) of an RGB image [height, width, 3]: 0.299 R + 0.587 G + 0.114 B, rounded."""
-    cv2 = _opencv()
-    grey: NDArray[np.uint8]
-    if cv2 is not None:
-        grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
-    else:
-        scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
-        grey = ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
-    return grey
+    if (cv2 := _opencv()) is not None:
+        grey: NDArray[np.uint8] = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
+        return grey
+    scaled = image.astype(np.float32) @ _GREY  # exact: below 2**24
+    rounded: NDArray[np.uint8] = ((scaled + 2 ** (_GREY_BITS - 1)) * 2.0**-_GREY_BITS).astype(np.uint8)
+    return rounded
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
     """Mean of the area of `image` [h, w] that each pixel of the smaller one covers, rounded."""
-    cv2 = _opencv()
-    small: NDArray[np.uint8]
-    if cv2 is not None:
-        small = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
-    else:
-        narrow = _mean_rows(image.T.astype(np.float32), width).T
-        small = np.rint(_mean_rows(narrow, height)).astype(np.uint8)
-    return small
+    if (cv2 := _opencv()) is not None:
+        small: NDArray[np.uint8] = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+        return small
+    narrow = _mean_rows(image.T.astype(np.float32), width).T
+    return np.rint(_mean_rows(narrow, height)).astype(np.uint8)
 
 
 def _mean_rows(image: NDArray[np.float32], count: int) -> NDArray[np.float32]:

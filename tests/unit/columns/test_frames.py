@@ -179,7 +179,7 @@ def test_dump_and_restore_keep_every_stack():
     header, arrays = field.dump(at[2:], "obs")
     other = Rows()
     to = other.take(4)
-    restored = Field.restore(other, header, arrays, "obs", to)
+    restored = Field.from_spec(other, header).fill(arrays, "obs", to)
     np.testing.assert_array_equal(restored.build(to_tensors(restored.jobs(to), "cpu")), np.stack(observations[2:]))
     assert arrays["obs/0/frames"].shape == (6, 16, 16)  # frames 0 to 5; those before the first are repeated
 
@@ -192,7 +192,7 @@ def test_frame_numbers_out_of_range_are_refused():
     header, arrays = field.dump(row, "obs")
     arrays["obs/0/index"][0, 0] = 7
     with pytest.raises(ValueError, match="frame numbers"):
-        Field.restore(Rows(), header, arrays, "obs", np.array([0]))
+        Field.from_spec(Rows(), header).fill(arrays, "obs", np.array([0]))
 
 
 def test_a_batch_of_stacks_is_fresh_memory():

@@ -147,7 +147,7 @@ def say_much(channel: Any, index: int) -> None:
 @pytest.mark.usefixtures("few_words")
 def test_worker_that_is_stopped_in_the_middle_of_its_answer_is_late() -> None:
     with running(say_much) as workers:
-        assert workers._channels[0].connection.poll(PATIENCE)
+        assert workers._children[0].channel.connection.poll(PATIENCE)
         stop(workers)
         assert workers.wait(PATIENCE) == []
         with pytest.raises(WorkerError, match="worker 0 has not answered in time"):
@@ -168,7 +168,7 @@ def test_death_in_the_middle_of_a_message_is_seen_though_another_process_holds_t
     with running(leave_a_child) as workers:
         (child,) = workers.receive()
         try:
-            assert workers._channels[0].connection.poll(PATIENCE)
+            assert workers._children[0].channel.connection.poll(PATIENCE)
             workers.processes[0].kill()
             with pytest.raises(WorkerError, match="worker 0 was killed by signal 9"):
                 ask(workers)

@@ -104,7 +104,7 @@ def test_answers_come_in_the_order_asked_for():
 def test_answer_that_was_not_asked_for_is_kept():
     workers = echoing(2, start_method="fork")
     workers.send(1, "early")
-    assert workers._channels[1].connection.poll(PATIENCE)
+    assert workers._children[1].channel.connection.poll(PATIENCE)
     workers.send(0, "late")
     workers.receive([0])
     assert workers.wait(PATIENCE) == [(1, (1, ("argument 1",), "early"))]
