@@ -1,4 +1,4 @@
-"""`Device`: the number of a GPU, which tasks that run side by side take in turn."""
+"""Devices: the one that an agent computes on, and `Device`, a GPU that tasks which run side by side take in turn."""
 
 import numbers
 import threading

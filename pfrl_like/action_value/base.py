@@ -1,4 +1,4 @@
-"""The interface of action values, and how those that are plain numbers are learnt."""
+"""The interface of action values, how plain numbers are learnt, and attributes that are computed once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Augmentations by name, and several of them in turn."""
+"""Augmentations by name, several of them in turn, and of whole batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

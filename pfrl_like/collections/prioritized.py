@@ -1,4 +1,4 @@
-"""Queues whose items are drawn in proportion to their priorities (arXiv:1511.05952, section 3.3)."""
+"""Queues whose items are drawn in proportion to their priorities, by sum trees (arXiv:1511.05952, section 3.3)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar

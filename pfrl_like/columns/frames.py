@@ -1,4 +1,4 @@
-"""A column of stacked frames that stores every frame once."""
+"""Columns of stacked frames that store every frame once, in memory or in files that are mapped."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, Protocol

@@ -1,4 +1,4 @@
-"""The content of a store as a JSON header and named arrays, and back."""
+"""The content of a store as a JSON header and named arrays, or as the rows of files that hold it, and back."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Episodes: lists of transitions."""
+"""Episodes: lists of transitions; and several of them in one table."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self

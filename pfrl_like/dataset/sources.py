@@ -1,4 +1,4 @@
-"""Where datasets come from and go to: arrays, files, replay buffers, tables of columns."""
+"""Sources and forms of datasets: arrays, files, replay buffers, tables of columns."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""`Actor`: an agent's acting half, in a process of its own; what it lives through goes to the learner's process."""
+"""`Actor`: an agent that acts in a process of its own and sends its steps to the learner; weights in shared memory."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""`AgentProxy`: an agent whose actors are other processes, as these and runners see it."""
+"""`AgentProxy`: an agent whose actors are other processes, as these and runners see it; and a fair lock for them."""
 
 import contextlib
 import os

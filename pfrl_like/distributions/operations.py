@@ -1,4 +1,4 @@
-"""Operations on distributions: divergences, masks, and samples with their log-probabilities."""
+"""Operations on distributions: divergences, masks, samples with their log-probabilities, parameters."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What an environment can tell of its own state, layer by layer."""
+"""The state of an environment, layer by layer, with what it draws from global random streams."""
 
 import base64
 import inspect

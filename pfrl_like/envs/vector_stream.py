@@ -1,4 +1,4 @@
-"""`VectorStream`: the one form in which several environments reach the agent, whoever resets them and when."""
+"""`VectorStream`: the one form in which several environments reach the agent, and the values that they exchange."""
 
 import operator
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What happens beside training: hooks, logs, evaluation. Each sees only the clock."""
+"""Callbacks beside training: hooks, logs, evaluation, a progress bar. Each sees only the clock."""
 
 import collections
 import logging

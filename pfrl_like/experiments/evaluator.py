@@ -1,4 +1,4 @@
-"""Evaluation of an agent: how good its actions are when it neither explores nor learns."""
+"""Evaluation of an agent that neither explores nor learns, and the environment to evaluate it in."""
 
 import contextlib
 import copy

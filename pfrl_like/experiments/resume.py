@@ -1,4 +1,4 @@
-"""Going on from the newest checkpoint of a run directory that is whole."""
+"""Going on from the newest whole checkpoint of a run directory, and the configuration that it was made with."""
 
 import contextlib
 import inspect

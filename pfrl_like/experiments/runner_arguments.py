@@ -1,4 +1,4 @@
-"""What arguments that several runners have in common must be: looked at before anything is moved or made for a run."""
+"""Checks of what runners are given, before anything is moved or made for a run."""
 
 import logging
 import numbers

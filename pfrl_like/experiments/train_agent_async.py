@@ -1,4 +1,4 @@
-"""Training in several processes at once."""
+"""Training in several processes at once: agents that share parameters, or actors and a learner."""
 
 import logging
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Epsilon-greedy exploration with constant, linearly and exponentially decaying epsilon."""
+"""Random exploration: epsilon-greedy with constant, linearly and exponentially decaying epsilon."""
 
 import logging
 from abc import abstractmethod

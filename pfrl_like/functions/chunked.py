@@ -1,4 +1,4 @@
-"""Several items for each state in few calls of a network, whatever their number."""
+"""Several actions for each state: in few calls of a network, and which of them are allowed."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Returns over several steps of sequences."""
+"""Returns and advantages over several steps, of sequences and of rollouts."""
 
 import torch
 from torch import Tensor

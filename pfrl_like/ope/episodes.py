@@ -1,4 +1,4 @@
-"""Recorded episodes as estimators see them: columns of rewards, probabilities and values, a row for each episode."""
+"""Recorded episodes as estimators see them, a row for each; estimates with intervals (bootstrap over episodes)."""
 
 import dataclasses
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a trained algorithm does, as a policy: a module from features to distributions of actions."""
+"""Policies of trained algorithms: modules from features to distributions, and what they give for observations."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""The interface of scalers, and the scalers that shift and divide."""
+"""The interface of scalers, those that shift and divide, and the extremes and moments of episodes."""
 
 import math
 from abc import abstractmethod

@@ -1,4 +1,4 @@
-"""The states of random streams: of the global ones, and of those that belong to environments, spaces and functions."""
+"""The states of random streams: global ones and those of environments, spaces and functions; draws that leave no trace."""
 
 import contextlib
 import random

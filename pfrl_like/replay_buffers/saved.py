@@ -1,4 +1,4 @@
-"""The state of a replay buffer, and its file."""
+"""The state of a replay buffer, its file, and a folder of increments that many saves share."""
 
 import contextlib
 import copy

@@ -1,4 +1,4 @@
-"""In what circumstances a program runs: what was started, on what, with which versions and settings."""
+"""The circumstances of a program: what was started, from which files, on what, with which versions and settings."""
 
 import functools
 import hashlib

@@ -1,4 +1,4 @@
-"""`run.json` and `run.log`: what ran, on what, what was said meanwhile, and how it ended."""
+"""`run.json` and `run.log`: what ran, what was said, how it ended; parts of an earlier run are set aside."""
 
 import contextlib
 import datetime

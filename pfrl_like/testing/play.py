@@ -1,4 +1,4 @@
-"""Agents in environments for a few steps, as the runners drive them but without files and logs."""
+"""Agents in environments for a few steps, recorded; a task whose values are known; `check_env`; comparison of states."""
 
 import copy
 import math

@@ -1,4 +1,4 @@
-"""What the checks of agents work with: an agent that has been trained, others like it, and what they are told."""
+"""A trained agent to check with others like it; and whether one that is stopped goes on as if it had not been."""
 
 import contextlib
 import copy

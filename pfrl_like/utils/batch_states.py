@@ -1,4 +1,4 @@
-"""`batch_states`: one batch of the features of a list of observations."""
+"""Batches: of the features of a list of observations, and of PFRL's lists of transition dicts."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A module in evaluation mode for the length of a block: `evaluating`, and `evaluating_readers` for hot paths."""
+"""Training and evaluation mode: of modules for the length of a block, of an agent that several threads act with."""
 
 import contextlib
 import inspect

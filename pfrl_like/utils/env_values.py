@@ -1,4 +1,4 @@
-"""The forms in which environments give and take values, told apart in one place."""
+"""The forms in which environments give and take values: resets, steps, spaces, action masks."""
 
 import inspect
 import numbers

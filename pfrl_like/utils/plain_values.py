@@ -1,4 +1,4 @@
-"""Actions, observations and states of environments and hooks as values that JSON takes, and back, exactly."""
+"""Values and parts that JSON can hold, and back, exactly: actions, observations, states, parts chosen by name."""
 
 import base64
 import copy

@@ -1,4 +1,4 @@
-"""`StoppableThread`: a thread with the event that ends it."""
+"""`StoppableThread`: a thread with the event that ends it; and when a process started."""
 
 import threading
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Observations made of the last few frames, which share their memory."""
+"""Screens as small grey images, and observations made of the last few of them, which share their memory."""
 
 import functools
 from collections import deque

@@ -1,4 +1,4 @@
-"""`Monitor`: a record of every episode, and videos of some."""
+"""`Monitor`: a record of every episode; `VideoRecorder`: frames of one as mp4 or GIF."""
 
 import csv
 import importlib
