@@ -1,4 +1,4 @@
-"""All estimates of what a trained algorithm would bring, from recorded episodes, whose behaviour is fitted if unknown."""
+"""All estimates of a trained algorithm from recorded episodes, whose behaviour is fitted if unknown."""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence

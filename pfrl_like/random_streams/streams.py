@@ -1,4 +1,4 @@
-"""The states of random streams: global ones and those of environments, spaces and functions; draws that leave no trace."""
+"""The states of random streams: global ones and those of environments, spaces and functions; isolated draws."""
 
 import contextlib
 import random

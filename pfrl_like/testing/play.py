@@ -1,4 +1,4 @@
-"""Agents in environments for a few steps, recorded; a task whose values are known; `check_env`; comparison of states."""
+"""Agents in environments for a few steps, recorded; a task of known values; `check_env`; comparison of states."""
 
 import copy
 import math
