@@ -149,6 +149,15 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
 FEATURES = "features"
 
 
+def rows_following(episodes: Episodes) -> Tensor:
+    """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
+    n, device = len(episodes), episodes.steps.reward.device
+    ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
+    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    return following
+
+
 def batch_of_episodes(episodes: Episodes) -> Batch:
     """What an agent learnt from, as packed sequences from which `episodes_of_batch` makes it again.
 
@@ -156,9 +165,7 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
     """
     steps, lengths = episodes.steps, episodes.lengths
     n, device = len(steps), steps.reward.device
-    ends = torch.from_numpy(np.cumsum(lengths) - 1).to(device)
-    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
-    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    following = rows_following(episodes)
     next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
     order = np.argsort(-lengths, kind="stable")
     time, sequence = packed(lengths[order])

@@ -100,27 +100,6 @@ def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -
     return f"actions are kept by {_kept(differ)}, but the environment has {action_space}: {_WAY_OUT}" if differ else ""
 
 
-def bounds_that_are_left(bounds: Mapping[str, Bounds | None], actions: Any) -> str:
-    """What is to be told of recorded actions that lie outside some bounds; nothing if there are none.
-
-    Args:
-        bounds: As of `bounds_that_differ`.
-        actions: The actions, [n, A].
-    """
-    lowest, highest = actions.min(0), actions.max(0)
-    left = {
-        what: each
-        for what, each in bounds.items()
-        if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
-    }
-    return (
-        f"actions of the data lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are kept by "
-        f"{_kept(left)}: scale them, and wrap the environment in NormalizeActionSpace"
-        if left
-        else ""
-    )
-
-
 def _kept(bounds: Mapping[str, Bounds]) -> str:
     return ", ".join(f"{what} in [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in bounds.items())
 
@@ -250,6 +229,15 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
 
 def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
     """Say that a policy of continuous actions cannot give some of the dataset's."""
-    left = bounds_that_are_left(agent.bounds_of_actions(distribution), dataset.actions)
+    actions = dataset.actions
+    lowest, highest = actions.min(0), actions.max(0)
+    left = {
+        what: each
+        for what, each in agent.bounds_of_actions(distribution).items()
+        if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
+    }
     if left:
-        agent.logger.warning(left)
+        agent.logger.warning(
+            f"actions of the data lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are kept by "
+            f"{_kept(left)}: scale them, and wrap the environment in NormalizeActionSpace"
+        )
