@@ -17,12 +17,7 @@ from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
 from pfrl_like.learning.compatibility.dry_run import try_critics
-from pfrl_like.learning.compatibility.parts import (
-    check_critics,
-    check_distribution,
-    check_explorer,
-    check_output,
-)
+from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.learning.compatibility.spaces import (
     Bounds,
     RecordedDataMixin,
@@ -402,19 +397,15 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         check_one_for_each(distribution, 1)
         check_policy_fits(distribution, action_space)
         if self.needs_densities:
-            self._check_densities(distribution)
+            try:
+                with isolated_rng():
+                    self.densities_of(distribution)
+            except (RuntimeError, NotImplementedError) as error:
+                raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
         differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)
         self._told_of_bounds = differ
-
-    def _check_densities(self, distribution: Distribution) -> None:
-        try:
-            with isolated_rng():
-                self.densities_of(distribution)
-        except (RuntimeError, NotImplementedError) as error:
-            name = type(self).__name__
-            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Within which bounds, as far as it is known, the agent's parts keep actions.

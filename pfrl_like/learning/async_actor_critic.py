@@ -211,7 +211,14 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
                 action_mask = [obs[ACTION_MASK] for obs in batch_obs]
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
-                steps = self._with_last_step(i, float(batch_reward[i]))
+                steps = self._steps.get(i)
+                if steps is None:
+                    state = None if self.memory is None else self.memory.train_previous_state
+                    steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
+                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
+                mask = None if self._last_mask is None else self._last_mask[i]
+                steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], float(batch_reward[i]), mask)
+                self.t += 1
                 if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
                     del self._steps[i]
                     last_obs = self.features([batch_obs[i]], self.device)
@@ -223,18 +230,6 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
                         self.learn_from(batch)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
-
-    def _with_last_step(self, i: int, reward: float) -> Steps:
-        """The steps of environment i, to the last one."""
-        steps = self._steps.get(i)
-        if steps is None:
-            state = None if self.memory is None else self.memory.train_previous_state
-            steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
-        obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)
-        mask = None if self._last_mask is None else self._last_mask[i]
-        steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask)
-        self.t += 1
-        return steps
 
     def stop_episode(self) -> None:
         """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""

@@ -244,10 +244,9 @@ class _Transitions(Sequence[Transition]):
 
     def __getitem__(self, index: Any) -> Any:
         items = range(self._buffer._first, self._buffer._next)[index]
-        return [HeldTransition(self._buffer, i) for i in items] if isinstance(index, slice) else self._one(items)
-
-    def _one(self, item: int) -> Transition:
-        return HeldTransition(self._buffer, item)
+        if isinstance(index, slice):
+            return [HeldTransition(self._buffer, item) for item in items]
+        return HeldTransition(self._buffer, items)
 
     def __iter__(self) -> Iterator[Transition]:
-        return map(self._one, range(self._buffer._first, self._buffer._next))
+        return (HeldTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))

@@ -150,7 +150,6 @@ class FittedQEvaluation(OffPolicyActorCritic):
     def count_updates_from(self, count: int) -> None:
         """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
         self.optim_t = count
-        assert self.target_update_interval is not None
         self._updates_left = self._updates_per_move() - count % self._updates_per_move()
 
 

@@ -214,9 +214,8 @@ class Fitting:
             algo.fit_scaler(selection.episodes)
             algo.create_impl(selection.observation_shape, selection.action_size)
             if not algo.discrete_action and hasattr(algo.impl, "policy"):
-                warn_of_far_actions(
-                    max(largest_action(algo, episode.told("actions")) for episode in selection.episodes)
-                )
+                actions = (algo._actions(episode.told("actions")) for episode in selection.episodes)
+                warn_of_far_actions(max(float(each.abs().max()) for each in actions))
         check_scalers_taken(algo)
         algo.check_shapes(selection.observation_shape, selection.action_size)
         algo.retune()
@@ -250,11 +249,6 @@ def check_dynamics(algo: Any) -> None:
     """
     if algo.dynamics is not None and not hasattr(algo.dynamics, "generate"):
         raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
-
-
-def largest_action(algo: Any, actions: Any) -> float:
-    """The largest number of recorded actions, [n, A], by its size, as the agent of an estimator has them."""
-    return float(algo._actions(actions).abs().max())
 
 
 def warn_of_far_actions(largest: float) -> None:

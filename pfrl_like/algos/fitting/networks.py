@@ -105,11 +105,9 @@ def make_q_function(
     check_counts(n_critics=n_critics)
     shared = make_encoder() if share_encoder else None
     members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
-    return (
-        members[0]
-        if n_actions > 1 and n_critics == 1 and not bootstrap
-        else QFunctionEnsemble(members, bootstrap, pool)
-    )
+    if n_actions > 1 and n_critics == 1 and not bootstrap:
+        return members[0]
+    return QFunctionEnsemble(members, bootstrap, pool)
 
 
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:

@@ -1,5 +1,6 @@
 """How estimators learn in an environment: steps that are collected, and updates at the end of every epoch."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -302,6 +303,7 @@ class OnlineFitting:
         return self
 
 
+@dataclasses.dataclass
 class OnlineEpochs:
     """Callback of the training loop: what happens at the end of every epoch.
 
@@ -314,24 +316,21 @@ class OnlineEpochs:
         eval_interval: Epochs between scores.
         save_interval: Epochs between saved models.
         callback: Called with (estimator, epoch, steps so far); None for nothing.
+        epoch: The first one.
     """
 
-    def __init__(
-        self,
-        algo: Any,
-        log: RunLog,
-        length: int,
-        updates: OnlineUpdates,
-        evaluate: Callable[[Any], float] | None,
-        eval_interval: int,
-        save_interval: int,
-        callback: Callable[[Any, int, int], Any] | None,
-    ) -> None:
-        self.algo, self.log, self.length, self.updates = algo, log, length, updates
-        self.callback = callback
-        self.evaluate, self.eval_interval, self.save_interval = evaluate, eval_interval, save_interval
-        self.epoch = 0
-        updates.begin_epoch(0)
+    algo: Any
+    log: RunLog
+    length: int
+    updates: OnlineUpdates
+    evaluate: Callable[[Any], float] | None
+    eval_interval: int
+    save_interval: int
+    callback: Callable[[Any, int, int], Any] | None
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.updates.begin_epoch(0)
 
     def __call__(self, clock: Clock) -> None:
         """End an epoch, if the clock says so."""

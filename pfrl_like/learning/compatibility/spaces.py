@@ -40,8 +40,7 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
         wanted: Any = getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
         expected, head, came = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
-        wanted = getattr(action_space, "nvec", [])
-        wanted = [int(n) for n in wanted]
+        wanted = [int(n) for n in getattr(action_space, "nvec", [])]
     else:
         expected, head, came = "box", "a head of Gaussians", tuple(distribution.event_shape)
         wanted = getattr(action_space, "shape", None)
@@ -140,7 +139,10 @@ class RecordedDataMixin(ABC):
             ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
                 observations do not fit.
         """
-        self.check_recorded_actions(dataset, self.probe(first_observation(dataset, n_frames)))
+        # The first observation as a space, by which networks are tried; None if it is no array.
+        obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
+        first = OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+        self.check_recorded_actions(dataset, self.probe(first))
 
     @abstractmethod
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
@@ -183,12 +185,6 @@ class OneObservation:
     def sample(self) -> Any:
         """The observation."""
         return self.low.copy()
-
-
-def first_observation(dataset: Any, n_frames: int) -> OneObservation | None:
-    """The first observation of a dataset as a space, by which networks are tried; None if it is no array."""
-    obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
-    return OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
 
 
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
