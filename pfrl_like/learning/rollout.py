@@ -85,10 +85,6 @@ class Rollout:
         self._columns: dict[str, Any] = {}
         self._env = np.zeros(0, np.int64)
         self._ended = np.zeros(0, np.bool_)
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all steps."""
         self._n = 0
         self._tails: list[tuple[Rows, Any, Any]] = []
         self.n_ended = 0

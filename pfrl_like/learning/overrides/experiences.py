@@ -149,4 +149,4 @@ def _by_sequence(packed: Any, batch: Batch) -> Any:
 
 def _rows_of_sequences(lengths: Tensor) -> Sequence[Tensor]:
     """The packed rows of each sequence, in the order of its steps."""
-    return sequence_of_rows(lengths).argsort(stable=True).split(lengths.tolist())
+    return torch.split(sequence_of_rows(lengths).argsort(stable=True), lengths.tolist())
