@@ -50,7 +50,7 @@ class Episodes:
             last_value: Values of `last_obs`, [M].
         """
         following = torch.roll(value, -1)
-        following[torch.from_numpy(self._ends).to(value.device)] = 0.0
+        following[self._ends.to(value.device)] = 0.0
         following[self.last_rows] = last_value
         return following
 
@@ -58,13 +58,12 @@ class Episodes:
     def continues(self) -> Tensor:
         """Whether the next row is the next step of the same episode, bool [N]."""
         continues = torch.ones(len(self), dtype=torch.bool)
-        continues[torch.from_numpy(self._ends)] = False
+        continues[self._ends] = False
         return continues.to(self.steps.reward.device)
 
     @property
-    def _ends(self) -> Rows:
-        ends: Rows = np.cumsum(self.lengths) - 1
-        return ends
+    def _ends(self) -> Tensor:
+        return torch.from_numpy(np.cumsum(self.lengths) - 1)
 
 
 class Rollout:

@@ -191,8 +191,6 @@ class AgentCollector(Collector):
 class OnlineFitting:
     """The online training of estimators."""
 
-    batch_size: int
-
     def fit_online(
         self,
         env: Any,
@@ -278,9 +276,9 @@ class OnlineFitting:
         algo: Any = self
         warn_of_hooks(algo)
         build_for_env(algo, env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, algo.batch_size)
         check_single_rewards(algo.reward_scaler_, buffer)
-        data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
+        data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}

@@ -361,37 +361,6 @@ def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any
     return made
 
 
-def take_states(
-    params: Sequence[Tensor], optimizers: Sequence[Optimizer], others: Sequence[Tensor], theirs: Sequence[Optimizer]
-) -> None:
-    """Give parameters copies of what optimisers keep of others; of one that keeps nothing yet, nothing is kept then.
-
-    Learning rates and the like stay.
-
-    Args:
-        params: The parameters.
-        optimizers: Optimisers, among which are those of the parameters.
-        others: A parameter of the same form for each.
-        theirs: Optimisers, among which are those of the others.
-
-    Raises:
-        ValueError: If an optimiser is missing or of another kind, or keeps a tensor that has neither the parameter's
-            shape nor is a number; all stay as they were.
-    """
-    new: dict[int, dict[str, Any]] = {}
-    for param, other in zip(params, others, strict=True):
-        own, source = _owner(param, optimizers), _owner(other, theirs)
-        if type(own) is not type(source):
-            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own).__name__}")
-        new[id(param)] = copy.deepcopy(source.state.get(other, {}))
-        for name, value in new[id(param)].items():
-            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
-                got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
-        _put(optimizer, new)
-
-
 def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
     for optimizer in optimizers:
         if any(each is param for group in optimizer.param_groups for each in group["params"]):
@@ -471,13 +440,26 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
         what: What they are, for messages.
 
     Raises:
-        ValueError: If networks are of another form, or optimisers of another kind; all stay as they were.
+        ValueError: If networks are of another form, or optimisers of another kind, or one is missing or keeps a tensor
+            that has neither the parameter's shape nor is a number; all stay as they were.
     """
     for own, theirs in networks:
         check_form(own, theirs, what)
+    optimizers, sources = _optimizers(agent), _optimizers(other)
     params = [param for own, _ in networks for param in own.parameters()]
     others = [param for _, theirs in networks for param in theirs.parameters()]
-    take_states(params, _optimizers(agent), others, _optimizers(other))
+    new: dict[int, dict[str, Any]] = {}
+    for param, given in zip(params, others, strict=True):
+        own_optimizer, source = _owner(param, optimizers), _owner(given, sources)
+        if type(own_optimizer) is not type(source):
+            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own_optimizer).__name__}")
+        new[id(param)] = copy.deepcopy(source.state.get(given, {}))
+        for name, value in new[id(param)].items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
+                got, expected = tuple(value.shape), tuple(param.shape)
+                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
+    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
+        _put(optimizer, new)
 
 
 def reset_optimizers(agent: Any) -> None:

@@ -118,14 +118,11 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
             step["weight"] = float(step.pop("weights"))
     if batch.lengths is not None:
         return _sequences(steps, batch)
-    return [[step, *_rest(step, _n_steps(factor, gamma))] for step, factor in zip(steps, discount, strict=True)]
+    return [[step, *_rest(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
 
 
-def _n_steps(discount: float, gamma: float) -> int:
-    return round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
-
-
-def _rest(first: dict[str, Any], n_steps: int) -> list[dict[str, Any]]:
+def _rest(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+    n_steps = round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
     return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
 
 
