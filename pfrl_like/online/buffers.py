@@ -223,14 +223,11 @@ class HeldTransition(Transition):
 
     @property
     def prev_transition(self) -> Transition | None:
-        return self._at(self._item - 1) if self._buffer._is_followed(self._item - 1) else None
+        return HeldTransition(self._buffer, self._item - 1) if self._buffer._is_followed(self._item - 1) else None
 
     @property
     def next_transition(self) -> Transition | None:
-        return self._at(self._item + 1) if self._buffer._is_followed(self._item) else None
-
-    def _at(self, item: int) -> "HeldTransition":
-        return HeldTransition(self._buffer, item)
+        return HeldTransition(self._buffer, self._item + 1) if self._buffer._is_followed(self._item) else None
 
 
 class _Transitions(Sequence[Transition]):
