@@ -24,7 +24,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.modules import call
@@ -205,7 +205,6 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
-            check_rewards(batch_reward, active)
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             self.store(step, action_mask, active)
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):

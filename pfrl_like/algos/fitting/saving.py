@@ -331,9 +331,9 @@ class Saving:
 
     def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
         """The names of the networks of a kind here, and there."""
-        if not isinstance(algo, ESTIMATORS["Estimator"]):
+        if not isinstance(algo, Saving):
             raise TypeError(f"algo is a {type(algo).__name__}, expected an estimator")
-        ours, theirs = _names(self._agent, what), _names(algo._agent, what)
+        ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
         if not ours or len(ours) != len(theirs):
             kinds = f"{type(algo).__name__} to {type(self).__name__}"
             raise ValueError(f"{kinds}: expected two estimators that have a {what}")

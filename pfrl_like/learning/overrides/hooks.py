@@ -85,7 +85,14 @@ _ACTING_AND_OBSERVING_ALONE = {
     "_observe_train": ("obs, reward, done, reset", _OBSERVE_ONE),
     "_observe_eval": ("obs, reward, done, reset", _OBSERVE_ONE),
 }
-
+#: Of PPO and TRPO.
+_COLLECTING = {
+    **_ACTING_AND_OBSERVING,
+    "_initialize_batch_variables": ("num_envs", "batch_act(batch_obs)"),
+    "_update_if_dataset_is_ready": ("", "is_due() for another time, or update_from_rollout() for another update,"),
+    "_flush_last_episode": ("", _EPISODES),
+    "_update_obs_normalizer": ("dataset", "normalized_anew(episodes, steps)"),
+}
 
 #: All of them.
 HOOKS: tuple[Hook, ...] = (
@@ -151,22 +158,14 @@ HOOKS: tuple[Hook, ...] = (
     *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
     *_refused(
         "PPO",
-        **_ACTING_AND_OBSERVING,
-        _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
-        _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", _EPISODES),
-        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
+        **_COLLECTING,
         _update=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_recurrent=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_once_recurrent=("episodes, mean_advs, std_advs", f"loss(batch) for another loss, or {_EPISODES}"),
     ),
     *_refused(
         "TRPO",
-        **_ACTING_AND_OBSERVING,
-        _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
-        _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", _EPISODES),
-        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
+        **_COLLECTING,
         _update=("dataset", _EPISODES),
         _update_recurrent=("dataset", _EPISODES),
         _update_vf=("dataset", _EPISODES),
