@@ -13,7 +13,7 @@ from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
 from pfrl_like.learning.acting import policy_and_value
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
-from pfrl_like.learning.minibatches import batch_of_episodes, everything
+from pfrl_like.learning.minibatches import everything
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.on_policy import fill_returns, learn_by_update
 from pfrl_like.learning.rollout import Episodes
@@ -142,7 +142,7 @@ class A2C(OnPolicyAgent):
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """One step on `a2c_loss` of all that was collected, or what overridden methods of PFRL's put in its place."""
         if self.overridden_hooks and self.hooked_episodes is None:
-            return learn_by_update(self, episodes, batch_of_episodes)
+            return learn_by_update(self, episodes)
         steps = self.evaluated(episodes, self.tau if self.use_gae else 1.0)
         batch = everything(dataclasses.replace(episodes, steps=steps))
         loss, stats = a2c_loss(

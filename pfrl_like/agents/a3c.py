@@ -127,8 +127,7 @@ class A3C(AsyncActorCritic):
         self.use_average_reward = use_average_reward
         self.average_reward_tau = average_reward_tau
         self.average_reward = 0.0
-        check_numbers_in(self, average_reward_tau=(0, 1))
-        check_numbers_in(self, beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))
+        check_numbers_in(self, average_reward_tau=(0, 1), beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`a3c_loss` of the model that acts, scaled as the arguments say."""

@@ -16,12 +16,7 @@ from pfrl_like.functions.losses import compute_weighted_value_loss as compute_we
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
 from pfrl_like.learning.acting import wrong_value
 from pfrl_like.learning.compatibility.arguments import check_start
-from pfrl_like.learning.compatibility.parts import (
-    check_explorer,
-    check_output,
-    check_takes_state,
-    kind_of_actions,
-)
+from pfrl_like.learning.compatibility.parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import RecordedDataMixin, check_kind, check_size
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch

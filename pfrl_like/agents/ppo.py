@@ -213,8 +213,6 @@ class PPO(OnPolicyAgent):
             logger=logger or logging.getLogger(__name__),
         )  # fmt: skip
         check_not_compiled(self, compile)
-        if compile and recurrent:
-            raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         self._compiled = CompiledStep(self.improve, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:

@@ -157,10 +157,6 @@ class REINFORCE(OnPolicyAgent):
         self.n_updates += 1
         return returns, {"loss": loss.detach() / self.batchsize}
 
-    def distributions_of(self, batch: Batch) -> Any:
-        """The distributions of the actions of an episode, as the model has them now."""
-        return policy_of(self.model, batch)
-
     def accumulate_grad(self) -> None:
         """Add the gradient of the loss of the sequences below to that of the parameters, and forget the sequences.
 

@@ -1,6 +1,7 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,11 +14,11 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import distribution_of, least, mean_value, one_for_each_row, value_of
-from pfrl_like.learning.lagrange import MultipliersMixin
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
+from pfrl_like.learning.lagrange import check_multiplier, temperature_loss
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
@@ -99,7 +100,7 @@ def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
     return entropy
 
 
-class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
+class SoftActorCritic(OffPolicyActorCritic):
     """Soft Actor-Critic.
 
     Args:
@@ -144,15 +145,15 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
     """
 
     averaged_rows: tuple[str, ...] = ("entropy",)
-    reported: tuple[str, ...] = (
-        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "n_updates", "average_entropy",
-        "temperature",
-    )  # fmt: skip
+    reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
     moves_its_targets = True
     has_target_policy = False
     needs_densities = True
     hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     acting_hook = "batch_select_greedy_action"
+    #: The weights of terms in its losses, each a constant or learnt, and which attribute says at what each holds
+    #: something; where that one is None, it is not learnt. "temperature" is `initial_temperature`, or else what
+    #: `temperature_holder` gives, on which `temperature_optimizer` descends.
     multipliers: Mapping[str, str] = {"temperature": "entropy_target"}
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
@@ -205,11 +206,9 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
         multipliers, their_optimizers = self.make_multipliers()
-        further, further_optimizers = self.further_parts()
         super().__init__(
-            policy, critics,
-            {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers, **further_optimizers},
-            replay_buffer, gamma, Greedy(), further={**multipliers, **further}, burnin_action_func=burnin_action_func,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers},
+            replay_buffer, gamma, Greedy(), further=multipliers, burnin_action_func=burnin_action_func,
             act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
             device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
@@ -219,14 +218,52 @@ class SoftActorCritic(MultipliersMixin, OffPolicyActorCritic):
             max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
         )  # fmt: skip
 
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
-        return {}, {}
-
     @property
     def temperature(self) -> float:
         """Weight of the entropy."""
         return float(self.multiplier("temperature"))
+
+    def make_multipliers(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+        """The holders of those that are learnt, and their optimisers, by attribute; the constructor calls it first.
+
+        Raises:
+            TypeError: As `check_multiplier`.
+            ValueError: Likewise.
+        """
+        holders: dict[str, nn.Module] = {}
+        optimizers: dict[str, torch.optim.Optimizer] = {}
+        for name, target_name in self.multipliers.items():
+            initial, lr = getattr(self, f"initial_{name}"), getattr(self, f"{name}_optimizer_lr")
+            target = getattr(self, target_name)
+            check_multiplier(name, initial, target_name, target, lr)
+            if target is None:
+                setattr(self, f"{name}_holder", None)
+                setattr(self, f"{name}_optimizer", None)
+                continue
+            holder = holders[f"{name}_holder"] = TemperatureHolder(math.log(initial))
+            options = {} if lr is None else {"lr": lr}
+            optimizers[f"{name}_optimizer"] = torch.optim.Adam(holder.parameters(), **options)
+        return holders, optimizers
+
+    def multiplier(self, name: str) -> Any:
+        """A multiplier as it is now: a number, or a scalar that takes no gradient."""
+        holder = getattr(self, f"{name}_holder")
+        return getattr(self, f"initial_{name}") if holder is None else holder().detach()
+
+    def improve_multiplier(self, name: str, quantity: Tensor, target: Any, batch: Batch, step: Step) -> None:
+        """Descend on `temperature_loss`, if the multiplier is learnt: it grows where quantity + target is positive.
+
+        Args:
+            name: Which one.
+            quantity: What is held, [N]; takes no gradient.
+            target: Minus the number at which it is held; not looked at if nothing is learnt.
+            batch: What it was computed of.
+            step: Descends on a loss.
+        """
+        holder = getattr(self, f"{name}_holder")
+        if holder is not None:
+            loss = temperature_loss(holder(), quantity, target, batch.weight, self.batch_accumulator)
+            step(f"{name}_optimizer", loss)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`soft_next_value` of the targets, and `soft_reward`."""

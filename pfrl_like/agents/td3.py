@@ -12,7 +12,7 @@ from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
-from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, least_next_value
@@ -102,10 +102,7 @@ class TD3(OffPolicyActorCritic):
     """
 
     averaged_updates = ("policy_loss",)
-    reported = (
-        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
-        "policy_n_updates", "q_func_n_updates",
-    )  # fmt: skip
+    reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     elementwise = staticmethod(square)
     moves_its_targets = True
     hooks_of_update = frozenset(["update_q_func", "update_policy"])

@@ -210,7 +210,8 @@ class TRPO(OnPolicyAgent):
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
         """Move the policy as far as `max_kl` allows, and give "kl" and "policy_step_size"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]
-        with _twice_differentiable(self.recurrent):
+        # Recurrent layers of cuDNN can be differentiated only once.
+        with torch.backends.cudnn.flags(enabled=False) if self.recurrent else contextlib.nullcontext():
             distribution = policy_of(self.policy, batch)
             with torch.no_grad():
                 old = policy_of(self.policy, batch)
@@ -223,7 +224,10 @@ class TRPO(OnPolicyAgent):
         before, gain, size = _flat(params).detach(), gain.detach(), 1.0
         for _ in range(self.line_search_max_backtrack + 1):
             _assign(params, before + size * step)
-            new_gain, kl = self._tried(old, batch)
+            with torch.no_grad():
+                distribution = policy_of(self.policy, batch)
+                new_gain = surrogate_gain(distribution, batch, self.entropy_coef)
+                kl = kl_divergence(old, distribution).mean()
             self.logger.info("share of the step %s: gain %s, kl %s", size, float(new_gain - gain), float(kl))
             if new_gain >= gain and kl <= self.max_kl:  # neither holds of NaN
                 return {"kl": kl, "policy_step_size": kl.new_tensor(size)}
@@ -231,12 +235,6 @@ class TRPO(OnPolicyAgent):
         _assign(params, before)
         self.logger.info("no step was found that gains anything within max_kl: the policy stays")
         return {"policy_step_size": gain.new_zeros(())}
-
-    @torch.no_grad()
-    def _tried(self, old: Any, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The gain, and the divergence from the old policy, with the parameters as they are."""
-        distribution = policy_of(self.policy, batch)
-        return surrogate_gain(distribution, batch, self.entropy_coef), kl_divergence(old, distribution).mean()
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows, NaN before the first value, and what values explain (as of `PPO`)."""
@@ -262,10 +260,3 @@ def _flat(tensors: Sequence[Tensor]) -> Tensor:
 def _assign(params: Sequence[Tensor], flat: Tensor) -> None:
     for param, values in zip(params, torch.split(flat, [param.numel() for param in params]), strict=True):
         param.copy_(values.view_as(param))
-
-
-def _twice_differentiable(recurrent: bool) -> contextlib.AbstractContextManager[Any]:
-    """Without cuDNN, whose recurrent layers can be differentiated only once."""
-    if recurrent:
-        return torch.backends.cudnn.flags(enabled=False)
-    return contextlib.nullcontext()

@@ -9,7 +9,6 @@ from torch import nn
 from pfrl_like import agents
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.algos.fitting.networks import categorical_policy, squashed_gaussian_policy
-from pfrl_like.encoders import Encoder
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -32,6 +31,7 @@ class AWR(Estimator):
     """
 
     agent_class: ClassVar[Any] = agents.AWR
+    _policy: ClassVar[Any] = staticmethod(squashed_gaussian_policy)
     loss_names: ClassVar[Any] = {"critic_loss": "v_func_loss", "actor_loss": "policy_loss"}
 
     actor_learning_rate: float = 5e-5
@@ -56,9 +56,6 @@ class AWR(Estimator):
             n_critic_updates=self.n_critic_updates, n_actor_updates=self.n_actor_updates,
             batch_size_per_update=self.batch_size_per_update, **self._common(),
         )  # fmt: skip
-
-    def _policy(self, encoder: Encoder, action_size: int) -> nn.Module:
-        return squashed_gaussian_policy(encoder, action_size)
 
     def _sgd(self, module: nn.Module, lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
@@ -94,6 +91,4 @@ class DiscreteAWR(AWR):
 
     agent_class = agents.DiscreteAWR
     discrete_action = True
-
-    def _policy(self, encoder: Encoder, action_size: int) -> nn.Module:
-        return categorical_policy(encoder, action_size)
+    _policy = staticmethod(categorical_policy)

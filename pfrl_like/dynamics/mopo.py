@@ -14,7 +14,6 @@ from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.rollouts import check_rollouts, imagine
-from pfrl_like.utils.checks import check_counts
 
 
 def refused(what: str) -> Any:
@@ -78,7 +77,6 @@ class MOPO(Estimator):
                 raise ValueError(f"{name} is {given!r:.80}, but {as_they_are}")
         if self.dynamics is not None:
             raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
-        check_counts(n_ensembles=self.n_ensembles)
         encoders = [self._encoder(observation_shape, action_size) for _ in range(self.n_ensembles)]
         network = ProbabilisticEnsemble(encoders, encoders[0].feature_size, observation_shape[0] + 1)
         groups: list[dict[str, Any]] = [

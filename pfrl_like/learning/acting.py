@@ -18,11 +18,9 @@ from pfrl_like.explorer import select_actions
 from pfrl_like.functions.chunked import as_action_mask
 from pfrl_like.learning.acting_copy import ExportingMixin
 from pfrl_like.learning.overrides.off_policy import act_through_hook
-from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
-from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
@@ -67,8 +65,6 @@ class ActingMixin(ExportingMixin):
     training: bool
     device: torch.device
     explorer: Any
-    features: FeatureExtractor
-    memory: RecurrentMemory | None
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None

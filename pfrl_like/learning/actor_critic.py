@@ -17,12 +17,7 @@ from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
 from pfrl_like.learning.compatibility.dry_run import try_critics
-from pfrl_like.learning.compatibility.parts import (
-    check_critics,
-    check_distribution,
-    check_explorer,
-    check_output,
-)
+from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.learning.compatibility.spaces import (
     Bounds,
     RecordedDataMixin,
@@ -45,6 +40,9 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
+
+#: Statistics of two critics, or of one, which has no second, in the order of `get_statistics`.
+STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
 class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
@@ -72,6 +70,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
     #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
+    #: The agent for discrete actions, as errors name it.
+    discrete_form: str = "DiscreteSAC"
     averaged_rows: tuple[str, ...] = ()
     averaged_updates: tuple[str, ...] = ()
     #: What `get_statistics` gives, in this order.
@@ -116,7 +116,8 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
-        further = further or {}
+        own_parts, own_optimizers = self.further_parts()
+        further, optimizers = {**(further or {}), **own_parts}, {**optimizers, **own_optimizers}
         named = members_by_name(critics)
         self.critic_arguments, self.critic_names = tuple(critics), tuple(named)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
@@ -144,6 +145,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
 
     # How an algorithm differs
 
+    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
+        return {}, {}
+
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse a policy, critics and an explorer that do not fit.
 
@@ -151,7 +156,9 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
             TypeError: Naming the argument.
         """
         given = check_output("policy", modules["policy"], self.value_type)
-        check_distribution("policy", given, densities=self.needs_densities, reparametrised=True)
+        check_distribution(
+            "policy", given, densities=self.needs_densities, reparametrised=True, instead=self.discrete_form
+        )
         check_critics(self.critics_among(modules), self.critic_type)
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
@@ -390,19 +397,15 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         check_one_for_each(distribution, 1)
         check_policy_fits(distribution, action_space)
         if self.needs_densities:
-            self._check_densities(distribution)
+            try:
+                with isolated_rng():
+                    self.densities_of(distribution)
+            except (RuntimeError, NotImplementedError) as error:
+                raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
         differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)
         self._told_of_bounds = differ
-
-    def _check_densities(self, distribution: Distribution) -> None:
-        try:
-            with isolated_rng():
-                self.densities_of(distribution)
-        except (RuntimeError, NotImplementedError) as error:
-            name = type(self).__name__
-            raise TypeError(f"{name} needs a policy with densities, but {error}") from error
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Within which bounds, as far as it is known, the agent's parts keep actions.

@@ -24,7 +24,7 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.modules import call
@@ -205,13 +205,19 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
-            check_rewards(batch_reward, active)
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
             self.store(step, action_mask, active)
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
                 action_mask = [obs[ACTION_MASK] for obs in batch_obs]
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
-                steps = self._with_last_step(i, float(batch_reward[i]))
+                steps = self._steps.get(i)
+                if steps is None:
+                    state = None if self.memory is None else self.memory.train_previous_state
+                    steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
+                obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)  # noqa: B023 - called at once
+                mask = None if self._last_mask is None else self._last_mask[i]
+                steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], float(batch_reward[i]), mask)
+                self.t += 1
                 if batch_done[i] or batch_reset[i] or len(steps) >= self.t_max:
                     del self._steps[i]
                     last_obs = self.features([batch_obs[i]], self.device)
@@ -223,18 +229,6 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
                         self.learn_from(batch)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
-
-    def _with_last_step(self, i: int, reward: float) -> Steps:
-        """The steps of environment i, to the last one."""
-        steps = self._steps.get(i)
-        if steps is None:
-            state = None if self.memory is None else self.memory.train_previous_state
-            steps = self._steps[i] = Steps(get_recurrent_state_at(state, [i], True))
-        obs = map_nested(lambda leaf: leaf[i : i + 1], self._features)
-        mask = None if self._last_mask is None else self._last_mask[i]
-        steps.append(obs, self.batch_last_obs[i], self.batch_last_action[i], reward, mask)
-        self.t += 1
-        return steps
 
     def stop_episode(self) -> None:
         """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""

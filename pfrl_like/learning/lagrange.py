@@ -5,15 +5,11 @@
 
 import math
 import numbers
-from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -79,58 +75,3 @@ def check_multiplier(name: str, initial: float, target_name: str, target: float 
             raise ValueError(f"{argument} is {value!r}, expected a finite number{bound}")
     if initial == 0 and target is not None:
         raise ValueError(f"initial_{name} is 0, expected a positive number, since it is learnt by its logarithm")
-
-
-class MultipliersMixin:
-    """Lets an actor-critic have multipliers in its losses, each of which is a constant or learnt.
-
-    "temperature", for instance, is `initial_temperature`, or else what `temperature_holder` gives, on which
-    `temperature_optimizer` descends. The latter two are None if nothing is learnt.
-    """
-
-    #: The multipliers, and which attribute says at what each holds something; where that one is None, it is not learnt.
-    multipliers: Mapping[str, str]
-
-    batch_accumulator: str
-
-    def make_multipliers(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-        """The holders of those that are learnt, and their optimisers, by attribute; the constructor calls it first.
-
-        Raises:
-            TypeError: As `check_multiplier`.
-            ValueError: Likewise.
-        """
-        holders: dict[str, nn.Module] = {}
-        optimizers: dict[str, torch.optim.Optimizer] = {}
-        for name, target_name in self.multipliers.items():
-            initial, lr = getattr(self, f"initial_{name}"), getattr(self, f"{name}_optimizer_lr")
-            target = getattr(self, target_name)
-            check_multiplier(name, initial, target_name, target, lr)
-            if target is None:
-                setattr(self, f"{name}_holder", None)
-                setattr(self, f"{name}_optimizer", None)
-                continue
-            holder = holders[f"{name}_holder"] = TemperatureHolder(math.log(initial))
-            options = {} if lr is None else {"lr": lr}
-            optimizers[f"{name}_optimizer"] = torch.optim.Adam(holder.parameters(), **options)
-        return holders, optimizers
-
-    def multiplier(self, name: str) -> Any:
-        """A multiplier as it is now: a number, or a scalar that takes no gradient."""
-        holder = getattr(self, f"{name}_holder")
-        return getattr(self, f"initial_{name}") if holder is None else holder().detach()
-
-    def improve_multiplier(self, name: str, quantity: Tensor, target: Any, batch: Batch, step: Step) -> None:
-        """Descend on `temperature_loss`, if the multiplier is learnt: it grows where quantity + target is positive.
-
-        Args:
-            name: Which one.
-            quantity: What is held, [N]; takes no gradient.
-            target: Minus the number at which it is held; not looked at if nothing is learnt.
-            batch: What it was computed of.
-            step: Descends on a loss.
-        """
-        holder = getattr(self, f"{name}_holder")
-        if holder is not None:
-            loss = temperature_loss(holder(), quantity, target, batch.weight, self.batch_accumulator)
-            step(f"{name}_optimizer", loss)

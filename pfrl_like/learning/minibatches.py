@@ -12,7 +12,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.columns import packed
 from pfrl_like.learning.recurrent_memory import batch_first
 from pfrl_like.learning.rollout import Episodes
-from pfrl_like.utils.checks import unequal_lengths
+from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import mask_columns
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
@@ -149,6 +149,15 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
 FEATURES = "features"
 
 
+def rows_following(episodes: Episodes) -> Tensor:
+    """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
+    n, device = len(episodes), episodes.steps.reward.device
+    ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
+    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    return following
+
+
 def batch_of_episodes(episodes: Episodes) -> Batch:
     """What an agent learnt from, as packed sequences from which `episodes_of_batch` makes it again.
 
@@ -156,9 +165,7 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
     """
     steps, lengths = episodes.steps, episodes.lengths
     n, device = len(steps), steps.reward.device
-    ends = torch.from_numpy(np.cumsum(lengths) - 1).to(device)
-    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
-    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    following = rows_following(episodes)
     next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
     order = np.argsort(-lengths, kind="stable")
     time, sequence = packed(lengths[order])
@@ -266,6 +273,8 @@ def check_observed(
     Raises:
         RuntimeError: In training, if no action was asked for before.
         ValueError: If the arguments have different lengths.
+        NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold.
+        TypeError: In training, if a reward is no number.
     """
     if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
         raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
@@ -277,3 +286,4 @@ def check_observed(
         raise RuntimeError("observe was called in training before act")
     if len(agent.batch_last_action) != len(batch_obs):
         raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
+    check_rewards(batch_reward, active)

@@ -161,8 +161,6 @@ class OffPolicyAgent(
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         check_not_compiled(self, compile)
-        if compile and recurrent:
-            raise ValueError("compile is True, which recurrent agents do not support: leave it out")
         if compile and type(self).learn is not OffPolicyAgent.learn and type(self).improve is OffPolicyAgent.improve:
             raise ValueError(
                 f"compile is True, but {type(self).__name__} defines learn(batch) and not improve(batch, step)"

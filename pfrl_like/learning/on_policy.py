@@ -28,7 +28,7 @@ from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, mak
 from pfrl_like.learning.update_guard import GuardMixin
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import Fixed, check_counts, check_rewards
+from pfrl_like.utils.checks import Fixed, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.modules import call
 from pfrl_like.utils.recurrent import one_step_forward
@@ -212,8 +212,6 @@ class OnPolicyAgent(
             TypeError: In training, if a reward is no number; likewise.
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
-        if self.training:
-            check_rewards(batch_reward, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
         if self.training:

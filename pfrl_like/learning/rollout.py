@@ -50,7 +50,7 @@ class Episodes:
             last_value: Values of `last_obs`, [M].
         """
         following = torch.roll(value, -1)
-        following[torch.from_numpy(self._ends).to(value.device)] = 0.0
+        following[self._ends.to(value.device)] = 0.0
         following[self.last_rows] = last_value
         return following
 
@@ -58,13 +58,12 @@ class Episodes:
     def continues(self) -> Tensor:
         """Whether the next row is the next step of the same episode, bool [N]."""
         continues = torch.ones(len(self), dtype=torch.bool)
-        continues[torch.from_numpy(self._ends)] = False
+        continues[self._ends] = False
         return continues.to(self.steps.reward.device)
 
     @property
-    def _ends(self) -> Rows:
-        ends: Rows = np.cumsum(self.lengths) - 1
-        return ends
+    def _ends(self) -> Tensor:
+        return torch.from_numpy(np.cumsum(self.lengths) - 1)
 
 
 class Rollout:
@@ -85,10 +84,6 @@ class Rollout:
         self._columns: dict[str, Any] = {}
         self._env = np.zeros(0, np.int64)
         self._ended = np.zeros(0, np.bool_)
-        self.clear()
-
-    def clear(self) -> None:
-        """Forget all steps."""
         self._n = 0
         self._tails: list[tuple[Rows, Any, Any]] = []
         self.n_ended = 0

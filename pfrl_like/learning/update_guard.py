@@ -6,7 +6,7 @@ import logging
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -39,37 +39,6 @@ class Diagnosis(NamedTuple):
     layer: dict[str, Any] | None
     parameters: list[str]
     gradients: dict[str, Tensor]
-
-
-class _Learner(Protocol):
-    def update(self, batch: Batch) -> Any: ...
-    def saved_state(self) -> dict[str, Any]: ...
-    def restore_state(self, state: dict[str, Any]) -> None: ...
-
-
-def diagnose(agent: _Learner, batch: Batch, streams: GlobalStreams) -> Diagnosis:
-    """Make a refused update again, uncompiled, and find out where it went wrong; the agent and all streams stay.
-
-    Args:
-        agent: What refused it.
-        batch: The minibatch.
-        streams: The random streams before the update.
-    """
-    named = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
-    layers = {id(part): _joined(name, rest) for name, whole in named.items() for rest, part in whole.named_modules()}
-    tensors = {_joined(name, key): value for name, whole in named.items() for key, value in _numbers(whole)}
-    parameters = [name for name, value in tensors.items() if not _is_finite(value)]
-    error, found = None, list[dict[str, Any]]()
-    with isolated_rng(), _as_it_was(agent), _listening(layers, found):
-        for value in tensors.values():
-            value.grad = None
-        streams.restore()
-        try:
-            agent.update(batch)
-        except NonFiniteError as refusal:
-            error = str(refusal)
-        gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
-    return Diagnosis(error, found[0] if found else None, parameters, gradients)
 
 
 def _joined(*names: str) -> str:
@@ -253,13 +222,30 @@ class GuardMixin(AttributeSavingMixin, ABC):
             self.draws, self.stream = False, None
 
     def diagnose(self, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
-        """Find out where the numbers of an update that was refused went wrong; nothing is changed.
+        """Find out where the numbers of an update that was refused went wrong: make it again, uncompiled.
+
+        The agent and all random streams stay as they are.
 
         Args:
             batch: The minibatch, an attribute of the error.
             streams: The random streams before the update; None are those of the last one.
         """
-        return diagnose(self, batch, self.streams_before() if streams is None else streams)
+        streams = self.streams_before() if streams is None else streams
+        named = {name: part for name, part in vars(self).items() if isinstance(part, nn.Module)}
+        layers = {id(part): _joined(name, key) for name, whole in named.items() for key, part in whole.named_modules()}
+        tensors = {_joined(name, key): value for name, whole in named.items() for key, value in _numbers(whole)}
+        parameters = [name for name, value in tensors.items() if not _is_finite(value)]
+        error, found = None, list[dict[str, Any]]()
+        with isolated_rng(), _as_it_was(self), _listening(layers, found):
+            for value in tensors.values():
+                value.grad = None
+            streams.restore()
+            try:
+                self.update(batch)
+            except NonFiniteError as refusal:
+                error = str(refusal)
+            gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
+        return Diagnosis(error, found[0] if found else None, parameters, gradients)
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
         """Save into a directory, which at every instant holds the old save or the new one.

@@ -223,14 +223,11 @@ class HeldTransition(Transition):
 
     @property
     def prev_transition(self) -> Transition | None:
-        return self._at(self._item - 1) if self._buffer._is_followed(self._item - 1) else None
+        return HeldTransition(self._buffer, self._item - 1) if self._buffer._is_followed(self._item - 1) else None
 
     @property
     def next_transition(self) -> Transition | None:
-        return self._at(self._item + 1) if self._buffer._is_followed(self._item) else None
-
-    def _at(self, item: int) -> "HeldTransition":
-        return HeldTransition(self._buffer, item)
+        return HeldTransition(self._buffer, self._item + 1) if self._buffer._is_followed(self._item) else None
 
 
 class _Transitions(Sequence[Transition]):
@@ -244,10 +241,9 @@ class _Transitions(Sequence[Transition]):
 
     def __getitem__(self, index: Any) -> Any:
         items = range(self._buffer._first, self._buffer._next)[index]
-        return [HeldTransition(self._buffer, i) for i in items] if isinstance(index, slice) else self._one(items)
-
-    def _one(self, item: int) -> Transition:
-        return HeldTransition(self._buffer, item)
+        if isinstance(index, slice):
+            return [HeldTransition(self._buffer, item) for item in items]
+        return HeldTransition(self._buffer, items)
 
     def __iter__(self) -> Iterator[Transition]:
-        return map(self._one, range(self._buffer._first, self._buffer._next))
+        return (HeldTransition(self._buffer, item) for item in range(self._buffer._first, self._buffer._next))

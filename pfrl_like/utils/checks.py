@@ -7,7 +7,7 @@ import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from typing import Any
 
 import numpy as np
@@ -304,6 +304,16 @@ def check_flags(**values: Any) -> None:
     for name, value in values.items():
         if not isinstance(value, bool | np.bool_):
             raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected True or False")
+
+
+def check_choice(name: str, value: Any, known: Collection[str]) -> None:
+    """Refuse a value of an argument that is none of those known.
+
+    Raises:
+        ValueError: Naming the argument and those known.
+    """
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, known))}")
 
 
 def check_function(optional: bool = False, **values: Any) -> None:

@@ -1,7 +1,7 @@
 """Actor-critics of recorded data: their constructor, and policies that imitate the better actions."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
-from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import (
     distribution_of,
@@ -110,10 +110,9 @@ class OfflineActorCritic(OffPolicyActorCritic):
         critics, optimizers = two_or_more(
             q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
-        further, further_optimizers = self.further_parts()
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **further_optimizers},
-            replay_buffer, gamma, Greedy(), further=further, burnin_action_func=burnin_action_func,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers},
+            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
             act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
             device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
@@ -122,10 +121,6 @@ class OfflineActorCritic(OffPolicyActorCritic):
             logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
             max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
         )  # fmt: skip
-
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Other modules that learn, and their optimisers, by attribute."""
-        return {}, {}
 
 
 def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
@@ -182,10 +177,7 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
 
     averaged_rows: tuple[str, ...] = ("weight",)
     averaged_updates: tuple[str, ...] = ("policy_loss",)
-    reported: tuple[str, ...] = (
-        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
-        "average_weight", "n_updates",
-    )  # fmt: skip
+    reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
     has_target_policy = False
     needs_densities = True
 

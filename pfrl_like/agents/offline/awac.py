@@ -10,7 +10,7 @@ from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCr
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.parts import check_positive
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_choice, check_counts
 
 
 class AWAC(AdvantageWeightedActorCritic):
@@ -85,11 +85,8 @@ class CRR(AdvantageWeightedActorCritic):
         max_weight: float = 20.0,
         **kwargs: Any,
     ) -> None:
-        for name, value, known in (
-            ("advantage_type", advantage_type, tuple(EXPECTED)), ("weight_type", weight_type, ("exp", "binary")),
-        ):  # fmt: skip
-            if value not in known:
-                raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, known))}")
+        check_choice("advantage_type", advantage_type, tuple(EXPECTED))
+        check_choice("weight_type", weight_type, ("exp", "binary"))
         self.advantage_type, self.weight_type = advantage_type, weight_type
         self.beta, self.n_action_samples, self.max_weight = beta, n_action_samples, max_weight
         check_positive(self, "beta", "max_weight")

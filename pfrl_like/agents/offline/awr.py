@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution
+from torch.distributions import Categorical
 
 from pfrl_like.agents.discrete_sac import probabilities
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
@@ -198,14 +198,12 @@ class AWR(OffPolicyActorCritic):
         Raises:
             TypeError: Naming the argument.
         """
-        self.check_policys_output(check_output("policy", modules["policy"], self.value_type))
+        given = check_output("policy", modules["policy"], self.value_type)
+        if self.action_kind[0] != "discrete":
+            check_distribution("policy", given, densities=True, reparametrised=True, instead="DiscreteAWR")
         check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
         if self.sampling:
             check_tells_future(self.replay_buffer)
-
-    def check_policys_output(self, given: Any) -> None:
-        """Refuse a policy that is declared to give other distributions."""
-        check_distribution("policy", given, densities=True, reparametrised=True, instead="DiscreteAWR")
 
     # Learning
 
@@ -292,9 +290,6 @@ class DiscreteAWR(AWR):
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "AWR")
     densities_of = staticmethod(probabilities)
-
-    def check_policys_output(self, given: type[Distribution]) -> None:
-        """Its class has been looked at."""
 
 
 def some_sequences(batch: Batch, which: Tensor) -> Batch:

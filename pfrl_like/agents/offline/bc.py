@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution
+from torch.distributions import Categorical
 from torch.nn.functional import softplus
 
 from pfrl_like.batch import Batch
@@ -14,7 +14,7 @@ from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.parts import check_distribution, check_keywords, check_numbers_in, check_output
+from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_output
 from pfrl_like.learning.critics import distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -98,6 +98,7 @@ class BC(OffPolicyActorCritic):
     """
 
     action_kind = ("box", "continuous", "DiscreteBC")
+    discrete_form = "DiscreteBC"
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     moves_its_targets = True  # it has none
@@ -136,15 +137,6 @@ class BC(OffPolicyActorCritic):
             logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
             max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
         )  # fmt: skip
-
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy of other actions.
-
-        Raises:
-            TypeError: Naming the argument.
-        """
-        given = check_output("policy", modules["policy"], Distribution)
-        check_distribution("policy", given, densities=False, reparametrised=True, instead="DiscreteBC")
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`bc_loss`."""

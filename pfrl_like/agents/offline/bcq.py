@@ -25,6 +25,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.functions.chunked import apply_in_chunks, as_action_mask
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS
 from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_in, check_output, check_takes_pair
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
@@ -128,10 +129,7 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
     acting_attributes = ("choice", "policy_updates")
     action_kind = ("box", "continuous", "DiscreteBCQ")
     averaged_updates = ("policy_loss", "imitator_loss")
-    reported = (
-        "average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss", "average_policy_loss",
-        "average_imitator_loss", "n_updates",
-    )  # fmt: skip
+    reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
 
     n_action_samples: Any = Fixed()
     action_flexibility: Any = Fixed()

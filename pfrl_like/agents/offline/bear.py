@@ -25,7 +25,7 @@ from pfrl_like.learning.compatibility.parts import check_distribution, check_num
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import Fixed, check_choice, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 KERNELS = ("gaussian", "laplacian")
@@ -121,8 +121,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         self.lam, self.mmd_sigma, self.mmd_kernel = lam, mmd_sigma, mmd_kernel
         check_numbers_in(self, lam=(0, 1))
         check_positive(self, "mmd_sigma")
-        if mmd_kernel not in KERNELS:
-            raise ValueError(f"mmd_kernel is {mmd_kernel!r}, expected one of {', '.join(map(repr, KERNELS))}")
+        check_choice("mmd_kernel", mmd_kernel, KERNELS)
         check_counts(n_action_samples=n_action_samples)
         check_counts(least=2, n_mmd_action_samples=n_mmd_action_samples)
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples

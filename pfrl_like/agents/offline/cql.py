@@ -113,9 +113,8 @@ class CQL(SoftActorCritic):
         self.n_action_samples, self.conservative_weight = n_action_samples, conservative_weight
         self.soft_q_backup = soft_q_backup
         check_numbers_in(self, conservative_weight=(0, None))
-        self.initial_alpha, self.alpha_threshold, self.alpha_optimizer_lr = (
-            initial_alpha, alpha_threshold, alpha_optimizer_lr,
-        )  # fmt: skip
+        self.initial_alpha, self.alpha_threshold = initial_alpha, alpha_threshold
+        self.alpha_optimizer_lr = alpha_optimizer_lr
         super().__init__(*args, **kwargs)
 
     @property

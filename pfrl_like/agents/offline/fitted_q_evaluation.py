@@ -17,13 +17,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import listed, numbered
-from pfrl_like.learning.compatibility.parts import (
-    check_critics,
-    check_critics_of_state,
-    check_distribution,
-    check_explorer,
-    check_output,
-)
+from pfrl_like.learning.compatibility.parts import check_critics_of_state, check_explorer, check_output
 from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -90,6 +84,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     is_offline = True
     policy_learns = has_target_policy = False
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
+    discrete_form = "DiscreteFittedQEvaluation"
 
     q_func1_optimizer: Any = Fixed()
 
@@ -134,17 +129,6 @@ class FittedQEvaluation(OffPolicyActorCritic):
             compile=compile,
         )  # fmt: skip
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy, critics and an explorer of other actions.
-
-        Raises:
-            TypeError: Naming the argument.
-        """
-        given = check_output("policy", modules["policy"], self.value_type)
-        check_distribution("policy", given, densities=False, reparametrised=True, instead="DiscreteFittedQEvaluation")
-        check_critics(self.critics_among(modules), self.critic_type)
-        check_explorer(self.explorer, "continuous", type(self).__name__)
-
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """`critic_loss` of each critic against its own target's value of the policy's next action."""
         with torch.no_grad(), evaluating_readers(self.policy):
@@ -166,7 +150,6 @@ class FittedQEvaluation(OffPolicyActorCritic):
     def count_updates_from(self, count: int) -> None:
         """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
         self.optim_t = count
-        assert self.target_update_interval is not None
         self._updates_left = self._updates_per_move() - count % self._updates_per_move()
 
 

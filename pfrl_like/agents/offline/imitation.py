@@ -110,15 +110,14 @@ class ImitatorMixin(OffPolicyActorCritic):
         return td_error, {**stats, "imitator_loss": loss.detach()}
 
 
-def check_parts_of_vae(imitator: nn.Module) -> None:
+def check_parts_of_vae(imitator: ConditionalVAE) -> None:
     """Refuse a `ConditionalVAE` whose parts are declared to take tensors, and not pairs.
 
     Raises:
         TypeError: Naming the part.
     """
-    if isinstance(imitator, ConditionalVAE):
-        check_takes_pair("imitator.encoder", imitator.encoder)
-        check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")
+    check_takes_pair("imitator.encoder", imitator.encoder)
+    check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")
 
 
 class ChosenAction(DeltaVector):

@@ -14,7 +14,7 @@ from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES, Hyperparameters
 from pfrl_like.algos.fitting.minibatches import fitting_batch
 from pfrl_like.algos.fitting.online import OnlineFitting
 from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
-from pfrl_like.algos.fitting.saving import Copying, Saving
+from pfrl_like.algos.fitting.saving import Saving
 from pfrl_like.algos.fitting.spaces import (
     SCALERS,
     BatchScaling,
@@ -60,7 +60,7 @@ def batch_alone(update: Any) -> Any:
     return update_by
 
 
-class Estimator(Fitting, OnlineFitting, Copying, Saving, Retuning, Spaces, Hyperparameters):
+class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameters):
     """Base of estimators.
 
     The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with

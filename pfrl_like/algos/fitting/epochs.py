@@ -291,13 +291,10 @@ class RunLog:
             self.directory = _made(os.path.join(logdir, name), with_timestamp)
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
         if tensorboard and self.directory is not None:
-            self._add_tensorboard(os.path.basename(self.directory))
-
-    def _add_tensorboard(self, name: str) -> None:
-        try:
-            self._loggers.append(TensorBoardLogger(os.path.join(RUNS, name)))
-        except MissingDependencyError as error:
-            _LOGGER.warning("%s; tensorboard=False does without", error)
+            try:
+                self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
+            except MissingDependencyError as error:
+                _LOGGER.warning("%s; tensorboard=False does without", error)
 
     def __enter__(self) -> Self:
         return self

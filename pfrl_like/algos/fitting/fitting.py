@@ -50,10 +50,6 @@ def epochs_of(algo: Any) -> dict[str, int]:
 class Fitting:
     """The offline training of estimators."""
 
-    batch_size: int
-    n_frames: int
-    n_epochs: int | None
-
     @without_targets
     def fit(
         self,
@@ -133,7 +129,7 @@ class Fitting:
         return self._epochs(**bound.arguments)
 
     def _epochs(
-        self,
+        self: Any,
         episodes: Any,
         n_epochs: int,
         n_steps: int | None,
@@ -158,27 +154,26 @@ class Fitting:
         check_counts(optional=True, n_steps=n_steps)
         interval = interval_of(logging_strategy, logging_steps)
         check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
-        algo: Any = self
-        check_dynamics(algo)
-        warn_of_hooks(algo)
+        check_dynamics(self)
+        warn_of_hooks(self)
         name = experiment_name or type(self).__name__
         if log_options["save_metrics"] and logger_adapter is None:
             check_folder(log_options["logdir"], name, log_options["with_timestamp"])
-        data = TrainingData(episodes, self.batch_size, self.n_frames, algo.learns_next_observations)
+        data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
-        if algo.dynamics is None:
+        if self.dynamics is None:
             warn_of_few_transitions(len(data.selection), self.batch_size)
         scorers = named_scorers(scorers)
         if scorers:
-            check_eval_episodes(algo, eval_episodes)
-        algo.eval_results_ = {name: [] for name in scorers}
+            check_eval_episodes(self, eval_episodes)
+        self.eval_results_ = {name: list[float]() for name in scorers}
         if enable_ddp and not is_first():
             log_options |= {"save_metrics": False, "verbose": False}
         if logger_adapter is not None:
             per_epoch = len(data) if n_steps is None else n_steps_per_epoch
             log_options["adapter"] = lambda name: logger_adapter.create(self, name, per_epoch)
-        with together(algo.impl, enable_ddp), RunLog(name, **log_options) as log:
-            log.params(algo._json_params() | logged_convention(data.selection))
+        with together(self.impl, enable_ddp), RunLog(name, **log_options) as log:
+            log.params(self._json_params() | logged_convention(data.selection))
             epoch = step = 0
             while epoch < n_epochs if n_steps is None else step < n_steps:
                 data.begin_epoch(self)
@@ -188,7 +183,7 @@ class Fitting:
                 if callback is not None:
                     hooks.append(lambda clock: callback(self, epoch, clock.t))  # noqa: B023 - called in this round
                 if interval is not None:
-                    hooks.append(logged_every(interval, source, log, [*algo.state_names, *scorers]))
+                    hooks.append(logged_every(interval, source, log, [*self.state_names, *scorers]))
                 with shown(clock, show_progress) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
@@ -196,30 +191,28 @@ class Fitting:
                     log.save(self, epoch, step)
                 scores = evaluated(self, scorers, eval_episodes)
                 for name, score in scores.items():
-                    algo.eval_results_[name].append(score)
-                scores = algo._state_metrics() | scores
+                    self.eval_results_[name].append(score)
+                scores = self._state_metrics() | scores
                 metrics = source.metrics() | scores
-                log.metrics(epoch, step, metrics if interval is None else none_of(algo.loss_names) | scores)
+                log.metrics(epoch, step, metrics if interval is None else none_of(self.loss_names) | scores)
                 if epoch_callback is not None:
                     epoch_callback(self, epoch, step)
                 yield epoch, metrics
                 epoch += 1
 
-    def _build_for(self, data: TrainingData) -> None:
+    def _build_for(self: Any, data: TrainingData) -> None:
         """Build the agent, or refuse data that it is not built for."""
-        algo: Any = self
         selection = data.selection
         check_action_kind(self, selection.discrete_action)
-        if algo.impl is None:
-            algo.fit_scaler(selection.episodes)
-            algo.create_impl(selection.observation_shape, selection.action_size)
-            if not algo.discrete_action and hasattr(algo.impl, "policy"):
-                warn_of_far_actions(
-                    max(largest_action(algo, episode.told("actions")) for episode in selection.episodes)
-                )
-        check_scalers_taken(algo)
-        algo.check_shapes(selection.observation_shape, selection.action_size)
-        algo.retune()
+        if self.impl is None:
+            self.fit_scaler(selection.episodes)
+            self.create_impl(selection.observation_shape, selection.action_size)
+            if not self.discrete_action and hasattr(self.impl, "policy"):
+                actions = (self._actions(episode.told("actions")) for episode in selection.episodes)
+                warn_of_far_actions(max(float(each.abs().max()) for each in actions))
+        check_scalers_taken(self)
+        self.check_shapes(selection.observation_shape, selection.action_size)
+        self.retune()
 
 
 def interval_of(strategy: LoggingStrategy, steps: int) -> int | None:
@@ -250,11 +243,6 @@ def check_dynamics(algo: Any) -> None:
     """
     if algo.dynamics is not None and not hasattr(algo.dynamics, "generate"):
         raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
-
-
-def largest_action(algo: Any, actions: Any) -> float:
-    """The largest number of recorded actions, [n, A], by its size, as the agent of an estimator has them."""
-    return float(algo._actions(actions).abs().max())
 
 
 def warn_of_far_actions(largest: float) -> None:

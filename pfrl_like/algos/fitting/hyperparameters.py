@@ -93,10 +93,6 @@ class Retuning:
         {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
     )
 
-    impl: Any
-    scaler_: Any
-    observation_shape_: tuple[int, ...] | None
-    action_size_: int | None
     #: Hyperparameters that an agent built for comparison does without, for they do not change the rest.
     _left_out: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
@@ -104,7 +100,7 @@ class Retuning:
     #: The hyperparameters that the agent has; None for those of the time when it was handed in.
     _built_with: dict[str, Any] | None = None
 
-    def retune(self) -> None:
+    def retune(self: Any) -> None:
         """Let hyperparameters that were assigned since the agent was built take effect in it.
 
         `set_params`, `fit` and `fit_online` do it.
@@ -113,14 +109,13 @@ class Retuning:
             ValueError: On one that cannot be changed any more, or a value that cannot be; the agent stays as it was.
             TypeError: Likewise.
         """
-        algo: Any = self
-        now = algo.get_params(deep=False)
+        now = self.get_params(deep=False)
         built = now if self._built_with is None else self._built_with
         changed = [name for name in built.keys() - {"impl"} if repr(built[name]) != repr(now[name])]
         if self.impl is None or not changed:
             return
         augments = {"augmentation", "n_augmentations"} & {*changed}
-        augment = algo._augment() if augments else None
+        augment = self._augment() if augments else None
         ours, news = settings_of(self.impl), self._news(built, now, changed)
         for path, setting in news.items():
             ours[path].owner[ours[path].key] = setting.value
@@ -128,7 +123,7 @@ class Retuning:
             self.impl.augment = augment
         self._built_with = now
 
-    def _news(self, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
+    def _news(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
         """What has to be set in the agent because of the hyperparameters that have changed."""
         ours, news = settings_of(self.impl).keys(), dict[str, Setting]()
         params, before = dict(built), self._built_so(built)
@@ -145,7 +140,7 @@ class Retuning:
             before = after
         return news
 
-    def _built_so(self, params: dict[str, Any]) -> Any:
+    def _built_so(self: Any, params: dict[str, Any]) -> Any:
         """The agent as it would be built with other hyperparameters, the same every time; None for one handed in."""
         if self.observation_shape_ is None:
             return None

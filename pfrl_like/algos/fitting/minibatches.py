@@ -10,13 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from pfrl_like.algos.fitting.spaces import (
-    actions_for,
-    check_action_kind,
-    check_built_for,
-    numbers_in,
-    shape_of_several,
-)
+from pfrl_like.algos.fitting.spaces import actions_for, check_action_kind, check_built_for, numbers_in, shape_of_several
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dataset import Episode, Transition, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection, batch_of
@@ -274,7 +268,11 @@ def learning_together(agent: Any) -> Iterator[None]:
     Raises:
         RuntimeError: If there is no process group.
     """
-    check_group()
+    if not has_group():
+        raise RuntimeError(
+            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
+            "every process, as torchrun has started them"
+        )
     learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
     modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
     buffers = [buffer for module in modules for buffer in module.buffers()]
@@ -303,19 +301,6 @@ def together(agent: Any, enable_ddp: bool) -> contextlib.AbstractContextManager[
 def has_group() -> bool:
     """Whether this process belongs to a group."""
     return distributed.is_available() and distributed.is_initialized()
-
-
-def check_group() -> None:
-    """Refuse to learn together with nobody.
-
-    Raises:
-        RuntimeError: If there is no process group.
-    """
-    if not has_group():
-        raise RuntimeError(
-            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
-            "every process, as torchrun has started them"
-        )
 
 
 def is_first() -> bool:

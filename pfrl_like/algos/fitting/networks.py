@@ -1,6 +1,6 @@
 """The networks of estimators, made of encoders: Q-functions of every type, and policies."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
@@ -19,13 +19,10 @@ from pfrl_like.q_functions import (
     QuantileSingleModelStateQFunctionWithDiscreteAction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_choice, check_counts
 
 #: Quantiles of "qr", as many as the fractions of "fqf" (arXiv:1911.02140), and functions of a fraction (1806.06923).
 N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
-
-#: Makes an encoder of its own with each call.
-MakeEncoder = Callable[[], Encoder]
 
 
 def mean_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
@@ -78,7 +75,7 @@ Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
 
 def make_q_function(
     q_func_type: str,
-    make_encoder: MakeEncoder,
+    make_encoder: Callable[[], Encoder],
     n_actions: int = 1,
     *,
     n_critics: int = 1,
@@ -100,16 +97,13 @@ def make_q_function(
     Raises:
         ValueError: On another type.
     """
-    if q_func_type not in Q_FUNC_TYPES:
-        raise ValueError(f"q_func_type is {q_func_type!r}, expected one of {', '.join(map(repr, Q_FUNC_TYPES))}")
+    check_choice("q_func_type", q_func_type, Q_FUNC_TYPES)
     check_counts(n_critics=n_critics)
     shared = make_encoder() if share_encoder else None
     members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
-    return (
-        members[0]
-        if n_actions > 1 and n_critics == 1 and not bootstrap
-        else QFunctionEnsemble(members, bootstrap, pool)
-    )
+    if n_actions > 1 and n_critics == 1 and not bootstrap:
+        return members[0]
+    return QFunctionEnsemble(members, bootstrap, pool)
 
 
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:
@@ -149,8 +143,7 @@ def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, la
 
 def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
     """An optimiser of all parameters of a module."""
-    params: Iterable[Any] = module.parameters()
-    return torch.optim.Adam(params, lr=lr, eps=eps, weight_decay=weight_decay)
+    return torch.optim.Adam(module.parameters(), lr=lr, eps=eps, weight_decay=weight_decay)
 
 
 class QLearning(Estimator):

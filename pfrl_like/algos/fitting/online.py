@@ -1,5 +1,6 @@
 """How estimators learn in an environment: steps that are collected, and updates at the end of every epoch."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -190,8 +191,6 @@ class AgentCollector(Collector):
 class OnlineFitting:
     """The online training of estimators."""
 
-    batch_size: int
-
     def fit_online(
         self,
         env: Any,
@@ -277,9 +276,9 @@ class OnlineFitting:
         algo: Any = self
         warn_of_hooks(algo)
         build_for_env(algo, env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
+        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, algo.batch_size)
         check_single_rewards(algo.reward_scaler_, buffer)
-        data = drawn_data(buffer, self.batch_size, algo.n_frames, algo.observation_shape_)
+        data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
         algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
@@ -302,6 +301,7 @@ class OnlineFitting:
         return self
 
 
+@dataclasses.dataclass
 class OnlineEpochs:
     """Callback of the training loop: what happens at the end of every epoch.
 
@@ -314,24 +314,21 @@ class OnlineEpochs:
         eval_interval: Epochs between scores.
         save_interval: Epochs between saved models.
         callback: Called with (estimator, epoch, steps so far); None for nothing.
+        epoch: The first one.
     """
 
-    def __init__(
-        self,
-        algo: Any,
-        log: RunLog,
-        length: int,
-        updates: OnlineUpdates,
-        evaluate: Callable[[Any], float] | None,
-        eval_interval: int,
-        save_interval: int,
-        callback: Callable[[Any, int, int], Any] | None,
-    ) -> None:
-        self.algo, self.log, self.length, self.updates = algo, log, length, updates
-        self.callback = callback
-        self.evaluate, self.eval_interval, self.save_interval = evaluate, eval_interval, save_interval
-        self.epoch = 0
-        updates.begin_epoch(0)
+    algo: Any
+    log: RunLog
+    length: int
+    updates: OnlineUpdates
+    evaluate: Callable[[Any], float] | None
+    eval_interval: int
+    save_interval: int
+    callback: Callable[[Any, int, int], Any] | None
+    epoch: int = 0
+
+    def __post_init__(self) -> None:
+        self.updates.begin_epoch(0)
 
     def __call__(self, clock: Clock) -> None:
         """End an epoch, if the clock says so."""

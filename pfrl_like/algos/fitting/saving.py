@@ -43,14 +43,6 @@ _CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, Memo
 _BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
-def plain_params(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyperparameters as values that JSON has: descriptions of scalers, augmentations and dynamics, numbers of GPUs.
-
-    `impl` is left out. A function of the user's own stands here by its name, from which it cannot be made again.
-    """
-    return {name: _plain(name, value) for name, value in params.items() if name != "impl"}
-
-
 def _plain(name: str, value: Any) -> Any:
     if name == "dynamics" and value is not None:  # whose networks have a file of their own
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
@@ -178,25 +170,24 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
 
 
 class Saving:
-    """The saving and loading of estimators, and of their policies alone."""
+    """The saving and loading of estimators, and of their policies alone, and what they take from one another.
 
-    impl: Any
-    observation_shape_: tuple[int, ...] | None
-    action_size_: int | None
+    What is taken is looked at as a whole before anything is copied: parameters of another estimator's networks, and
+    their optimisers' states.
+    """
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         ESTIMATORS[cls.__name__] = cls
 
-    def save_model(self, fname: str | os.PathLike[str]) -> None:
+    def save_model(self: Any, fname: str | os.PathLike[str]) -> None:
         """Save all parameters, the states of optimisers included, so that training can go on.
 
         Raises:
             NotFittedError: Before the agent is built.
             CheckpointError: If the file cannot be written; an old one of this name stays.
         """
-        algo: Any = self
-        write_model(fname, algo._agent.state_dict(), self._json_params())
+        write_model(fname, self._agent.state_dict(), self._json_params())
 
     #: What adapters of `pfrl_like.loggers` save models by.
     save = save_model
@@ -215,16 +206,15 @@ class Saving:
             raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
         self._take(fname, state, params)
 
-    def _take(self, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        algo: Any = self
+    def _take(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         before = {name: getattr(self, name) for name in _BUILT}
         try:
             own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
                 with told_by(fname):
                     saved = {name: make_scaler(params.get(name), column) for name, column in SCALERS.items()}
-                    take_scalers(algo, saved)
-                    algo.create_impl(params["observation_shape"], params["action_size"])
+                    take_scalers(self, saved)
+                    self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self.impl.load_state_dict(state)
             except CheckpointError as error:  # which names the part
@@ -233,7 +223,7 @@ class Saving:
             vars(self).update(before)
             raise
 
-    def save_policy(self, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
+    def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
         """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
 
         It takes raw observations, as float32 (`frames.astype(np.float32)` of images), and gives actions of the data:
@@ -250,14 +240,16 @@ class Saving:
             CheckpointError: If the file cannot be written; an older one stays.
             MissingDependencyError: If a package for the format is not installed.
         """
-        algo: Any = self
-        export_greedy(algo._agent, algo._stacked_shape, fname, as_onnx, algo.action_scaler_)
+        export_greedy(self._agent, self._stacked_shape, fname, as_onnx, self.action_scaler_)
 
-    def _json_params(self) -> dict[str, Any]:
-        """What `params.json` holds."""
-        algo: Any = self
+    def _json_params(self: Any) -> dict[str, Any]:
+        """Hyperparameters as JSON has them: scalers, augmentations and dynamics described, GPUs by number; no `impl`.
+
+        A function of the user's own stands here by its name, from which it cannot be made again.
+        """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
-        params = plain_params(algo.get_params(deep=False) | scalers)
+        given = self.get_params(deep=False) | scalers
+        params = {name: _plain(name, value) for name, value in given.items() if name != "impl"}
         shapes = {"observation_shape": self.observation_shape_, "action_size": self.action_size_}
         return {"algorithm": type(self).__name__, **params, **shapes}
 
@@ -286,81 +278,7 @@ class Saving:
         with told_by(fname):
             return cast(Self, made_of(kind, {**params, "use_gpu": Device.of(use_gpu)}))
 
-
-def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any], use_gpu: Any) -> Any:
-    """An estimator of whatever class, as `read_model` found it: with its hyperparameters, and what it had learnt.
-
-    Args:
-        fname: The file, for errors.
-        state: The agent's state.
-        params: The hyperparameters.
-        use_gpu: As of the constructor.
-
-    Raises:
-        CheckpointError: If they do not fit together, or the agent was handed in, which no hyperparameters make again.
-    """
-    made = ESTIMATORS["Estimator"]._of_params(fname, params, use_gpu)
-    made._take(fname, state, params)
-    return made
-
-
-def take_states(
-    params: Sequence[Tensor], optimizers: Sequence[Optimizer], others: Sequence[Tensor], theirs: Sequence[Optimizer]
-) -> None:
-    """Give parameters copies of what optimisers keep of others; of one that keeps nothing yet, nothing is kept then.
-
-    Learning rates and the like stay.
-
-    Args:
-        params: The parameters.
-        optimizers: Optimisers, among which are those of the parameters.
-        others: A parameter of the same form for each.
-        theirs: Optimisers, among which are those of the others.
-
-    Raises:
-        ValueError: If an optimiser is missing or of another kind, or keeps a tensor that has neither the parameter's
-            shape nor is a number; all stay as they were.
-    """
-    new: dict[int, dict[str, Any]] = {}
-    for param, other in zip(params, others, strict=True):
-        own, source = _owner(param, optimizers), _owner(other, theirs)
-        if type(own) is not type(source):
-            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own).__name__}")
-        new[id(param)] = copy.deepcopy(source.state.get(other, {}))
-        for name, value in new[id(param)].items():
-            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
-                got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
-        _put(optimizer, new)
-
-
-def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
-    for optimizer in optimizers:
-        if any(each is param for group in optimizer.param_groups for each in group["params"]):
-            return optimizer
-    raise ValueError(f"there is no optimiser of a parameter of shape {tuple(param.shape)}")
-
-
-def _put(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
-    whole = optimizer.state_dict()
-    params = [param for group in optimizer.param_groups for param in group["params"]]
-    states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
-    whole["state"] = {i: state for i, state in states.items() if state}
-    with torch.no_grad():
-        optimizer.load_state_dict(whole)
-
-
-class Copying:
-    """Parameters of another estimator's networks, with their optimisers' states, and optimisers that begin anew.
-
-    What is taken is looked at as a whole before anything is copied.
-    """
-
-    @property
-    def _agent(self) -> Any:
-        """The agent."""
-        raise NotImplementedError
+    # Taking from another estimator
 
     def copy_policy_from(self, algo: Any) -> None:
         """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once.
@@ -396,7 +314,7 @@ class Copying:
         """Take the state of the optimiser of another estimator's Q-functions; otherwise as `copy_policy_optim_from`."""
         self._copy_states(algo, "Q-function")
 
-    def _copy(self, algo: Any, what: str) -> None:
+    def _copy(self: Any, algo: Any, what: str) -> None:
         names = self._shared(algo, what)
         pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
         for own, other in pairs:
@@ -405,25 +323,58 @@ class Copying:
         for own, other in pairs:
             copy_param(own, other)
 
-    def _copy_states(self, algo: Any, what: str) -> None:
+    def _copy_states(self: Any, algo: Any, what: str) -> None:
         names = self._shared(algo, what)
         ours, theirs = self._agent, algo._agent
         pairs = [(getattr(ours, own), getattr(theirs, other)) for own, other in names]
         take_states_of(ours, theirs, pairs, what)
 
-    def _shared(self, algo: Any, what: str) -> list[tuple[str, str]]:
+    def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
         """The names of the networks of a kind here, and there."""
-        if not isinstance(algo, Copying):
+        if not isinstance(algo, Saving):
             raise TypeError(f"algo is a {type(algo).__name__}, expected an estimator")
-        ours, theirs = _names(self._agent, what), _names(algo._agent, what)
+        ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
         if not ours or len(ours) != len(theirs):
             kinds = f"{type(algo).__name__} to {type(self).__name__}"
             raise ValueError(f"{kinds}: expected two estimators that have a {what}")
         return [*zip(ours, theirs, strict=True)]
 
-    def reset_optimizer_states(self) -> None:
+    def reset_optimizer_states(self: Any) -> None:
         """Let all optimisers forget what they keep of earlier steps."""
         reset_optimizers(self._agent)
+
+
+def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any], use_gpu: Any) -> Any:
+    """An estimator of whatever class, as `read_model` found it: with its hyperparameters, and what it had learnt.
+
+    Args:
+        fname: The file, for errors.
+        state: The agent's state.
+        params: The hyperparameters.
+        use_gpu: As of the constructor.
+
+    Raises:
+        CheckpointError: If they do not fit together, or the agent was handed in, which no hyperparameters make again.
+    """
+    made = ESTIMATORS["Estimator"]._of_params(fname, params, use_gpu)
+    made._take(fname, state, params)
+    return made
+
+
+def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
+    for optimizer in optimizers:
+        if any(each is param for group in optimizer.param_groups for each in group["params"]):
+            return optimizer
+    raise ValueError(f"there is no optimiser of a parameter of shape {tuple(param.shape)}")
+
+
+def _put(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
+    whole = optimizer.state_dict()
+    params = [param for group in optimizer.param_groups for param in group["params"]]
+    states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
+    whole["state"] = {i: state for i, state in states.items() if state}
+    with torch.no_grad():
+        optimizer.load_state_dict(whole)
 
 
 def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
@@ -489,13 +440,26 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
         what: What they are, for messages.
 
     Raises:
-        ValueError: If networks are of another form, or optimisers of another kind; all stay as they were.
+        ValueError: If networks are of another form, or optimisers of another kind, or one is missing or keeps a tensor
+            that has neither the parameter's shape nor is a number; all stay as they were.
     """
     for own, theirs in networks:
         check_form(own, theirs, what)
+    optimizers, sources = _optimizers(agent), _optimizers(other)
     params = [param for own, _ in networks for param in own.parameters()]
     others = [param for _, theirs in networks for param in theirs.parameters()]
-    take_states(params, _optimizers(agent), others, _optimizers(other))
+    new: dict[int, dict[str, Any]] = {}
+    for param, given in zip(params, others, strict=True):
+        own_optimizer, source = _owner(param, optimizers), _owner(given, sources)
+        if type(own_optimizer) is not type(source):
+            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own_optimizer).__name__}")
+        new[id(param)] = copy.deepcopy(source.state.get(given, {}))
+        for name, value in new[id(param)].items():
+            if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
+                got, expected = tuple(value.shape), tuple(param.shape)
+                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
+    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
+        _put(optimizer, new)
 
 
 def reset_optimizers(agent: Any) -> None:

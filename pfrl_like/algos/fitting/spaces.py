@@ -295,6 +295,7 @@ def sampled(policy: nn.Module, obs: Any, action_mask: Any = None) -> Tensor:
 SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
 
 
+@dataclasses.dataclass
 class BatchScaling:
     """Gives a minibatch with its actions and rewards scaled, and changed further: what an agent learns from.
 
@@ -304,13 +305,9 @@ class BatchScaling:
         augment: What changes the scaled minibatch; None for nothing.
     """
 
-    def __init__(
-        self,
-        action_scaler: Scaler | None,
-        reward_scaler: Scaler | None,
-        augment: Callable[[Batch], Batch] | None = None,
-    ) -> None:
-        self.action_scaler, self.reward_scaler, self.augment = action_scaler, reward_scaler, augment
+    action_scaler: Scaler | None
+    reward_scaler: Scaler | None
+    augment: Callable[[Batch], Batch] | None = None
 
     def __call__(self, batch: Batch) -> Batch:
         if self.action_scaler is not None:

@@ -188,23 +188,14 @@ def numbered(
     if len(set(map(id, q_funcs.values()))) < len(q_funcs):
         raise ValueError("two of the critics are the same module, expected one of its own for each")
     check_pairs(q_funcs, optimizers)
-    check_no_ensemble_among(q_funcs)
-    names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
-    named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
-    return dict(zip(names, q_funcs.values(), strict=True)), named
-
-
-def check_no_ensemble_among(q_funcs: Mapping[str, nn.Module]) -> None:
-    """Refuse an ensemble of critics beside another critic.
-
-    Raises:
-        ValueError: If there is one.
-    """
     for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
         if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
             raise ValueError(
                 f"{name} is an ensemble, whose members are the critics, and stands beside another; expected it alone"
             )
+    names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
+    named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
+    return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
 def two_or_more(

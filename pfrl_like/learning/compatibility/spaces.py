@@ -40,8 +40,7 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
         wanted: Any = getattr(action_space, "n", None)
     elif isinstance(distribution, ProductOfCategoricals):
         expected, head, came = "multi_discrete", "a MultiCategoricalHead", list(distribution.nvec)
-        wanted = getattr(action_space, "nvec", [])
-        wanted = [int(n) for n in wanted]
+        wanted = [int(n) for n in getattr(action_space, "nvec", [])]
     else:
         expected, head, came = "box", "a head of Gaussians", tuple(distribution.event_shape)
         wanted = getattr(action_space, "shape", None)
@@ -100,27 +99,6 @@ def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -
     return f"actions are kept by {_kept(differ)}, but the environment has {action_space}: {_WAY_OUT}" if differ else ""
 
 
-def bounds_that_are_left(bounds: Mapping[str, Bounds | None], actions: Any) -> str:
-    """What is to be told of recorded actions that lie outside some bounds; nothing if there are none.
-
-    Args:
-        bounds: As of `bounds_that_differ`.
-        actions: The actions, [n, A].
-    """
-    lowest, highest = actions.min(0), actions.max(0)
-    left = {
-        what: each
-        for what, each in bounds.items()
-        if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
-    }
-    return (
-        f"actions of the data lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are kept by "
-        f"{_kept(left)}: scale them, and wrap the environment in NormalizeActionSpace"
-        if left
-        else ""
-    )
-
-
 def _kept(bounds: Mapping[str, Bounds]) -> str:
     return ", ".join(f"{what} in [{_in_words(low)}, {_in_words(high)}]" for what, (low, high) in bounds.items())
 
@@ -161,7 +139,10 @@ class RecordedDataMixin(ABC):
             ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
                 observations do not fit.
         """
-        self.check_recorded_actions(dataset, self.probe(first_observation(dataset, n_frames)))
+        # The first observation as a space, by which networks are tried; None if it is no array.
+        obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
+        first = OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+        self.check_recorded_actions(dataset, self.probe(first))
 
     @abstractmethod
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
@@ -206,12 +187,6 @@ class OneObservation:
         return self.low.copy()
 
 
-def first_observation(dataset: Any, n_frames: int) -> OneObservation | None:
-    """The first observation of a dataset as a space, by which networks are tried; None if it is no array."""
-    obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
-    return OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
-
-
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
     """Refuse a dataset of actions of the other kind.
 
@@ -250,6 +225,15 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
 
 def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
     """Say that a policy of continuous actions cannot give some of the dataset's."""
-    left = bounds_that_are_left(agent.bounds_of_actions(distribution), dataset.actions)
+    actions = dataset.actions
+    lowest, highest = actions.min(0), actions.max(0)
+    left = {
+        what: each
+        for what, each in agent.bounds_of_actions(distribution).items()
+        if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
+    }
     if left:
-        agent.logger.warning(left)
+        agent.logger.warning(
+            f"actions of the data lie in [{_in_words(lowest.min())}, {_in_words(highest.max())}], but are kept by "
+            f"{_kept(left)}: scale them, and wrap the environment in NormalizeActionSpace"
+        )

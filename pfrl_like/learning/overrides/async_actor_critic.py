@@ -7,8 +7,9 @@ import torch
 from torch import Tensor
 
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
-from pfrl_like.distributions import masked, with_parameters
+from pfrl_like.distributions import with_parameters
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.acting import allowed
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
 from pfrl_like.random_streams.streams import isolated_rng
@@ -177,7 +178,7 @@ def _update_from_replay(agent: Any) -> None:
     outputs = _outputs(agent, batch, 0)
     mu = (batch.extra or {})["mu"]
     behaviours = {
-        i: _allowed(with_parameters(each, *(part[i : i + 1] for part in mu)), batch, i)
+        i: allowed(with_parameters(each, *(part[i : i + 1] for part in mu)), _mask_of(batch, i))
         for i, each in outputs["action_distribs"].items()
     }
     agent.update(
@@ -221,11 +222,11 @@ def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]
         outputs, state = forward(agent.model, obs, state)
         with torch.no_grad():
             average, average_state = forward(agent.shared_average_model, obs, average_state)
-        mask = None if batch.action_mask is None else batch.action_mask[i : i + 1]
-        distributions.append(_allowed(outputs[0], batch, i))
+        mask = _mask_of(batch, i)
+        distributions.append(allowed(outputs[0], mask))
         action_values.append(outputs[1])
         values.append(agent.state_value(outputs, mask))
-        averages.append(_allowed(average[0], batch, i))
+        averages.append(allowed(average[0], mask))
     named = {
         "values": values,
         "action_values": action_values,
@@ -235,9 +236,8 @@ def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]
     return {name: _by_time(t_start, column) for name, column in named.items()}
 
 
-def _allowed(distribution: Any, batch: Batch, i: int) -> Any:
-    mask = batch.action_mask
-    return distribution if mask is None else masked(distribution, mask[i : i + 1])
+def _mask_of(batch: Batch, i: int) -> Tensor | None:
+    return None if batch.action_mask is None else batch.action_mask[i : i + 1]
 
 
 def _by_time(t_start: int, column: Any) -> dict[int, Any]:

@@ -1,13 +1,14 @@
 """Minibatches in PFRL's forms, for overridden methods of its agents: lists of transition dicts, dicts of columns."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch, map_nested
+from pfrl_like.utils.recurrent import sequence_of_rows
 
 
 class ColumnsOfBatch(dict[str, Any]):
@@ -117,25 +118,17 @@ def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
             step["weight"] = float(step.pop("weights"))
     if batch.lengths is not None:
         return _sequences(steps, batch)
-    return [[step, *_rest(step, _n_steps(factor, gamma))] for step, factor in zip(steps, discount, strict=True)]
+    return [[step, *_rest(step, factor, gamma)] for step, factor in zip(steps, discount, strict=True)]
 
 
-def _n_steps(discount: float, gamma: float) -> int:
-    return round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
-
-
-def _rest(first: dict[str, Any], n_steps: int) -> list[dict[str, Any]]:
+def _rest(first: dict[str, Any], discount: float, gamma: float) -> list[dict[str, Any]]:
+    n_steps = round(math.log(discount) / math.log(gamma)) if 0 < gamma < 1 and discount > 0 else 1
     return [{**first, "reward": 0.0} for _ in range(n_steps - 1)]
 
 
 def _sequences(steps: list[dict[str, Any]], batch: Batch) -> list[list[dict[str, Any]]]:
     assert batch.lengths is not None
-    items: list[list[dict[str, Any]]] = [[] for _ in batch.lengths]
-    rows = iter(steps)
-    for time in range(int(batch.lengths.max())):
-        for item, length in zip(items, batch.lengths.tolist(), strict=True):
-            if time < length:
-                item.append(next(rows))
+    items = [[steps[row] for row in rows.tolist()] for rows in _rows_of_sequences(batch.lengths)]
     for name in ("recurrent_state", "next_recurrent_state"):
         state = getattr(batch, name)
         for i, item in enumerate(items if state is not None else ()):
@@ -151,8 +144,6 @@ def _by_sequence(packed: Any, batch: Batch) -> Any:
     return [map_nested(lambda leaf: leaf[rows.to(leaf.device)], packed) for rows in order]  # noqa: B023
 
 
-def _rows_of_sequences(lengths: Tensor) -> list[Tensor]:
+def _rows_of_sequences(lengths: Tensor) -> Sequence[Tensor]:
     """The packed rows of each sequence, in the order of its steps."""
-    started = torch.arange(int(lengths.max())).unsqueeze(0) < lengths.unsqueeze(1)  # [B, T]
-    first = torch.cat([torch.zeros(1, dtype=torch.int64), started.sum(0).cumsum(0)[:-1]])  # row of each time's first
-    return [first[:length] + i for i, length in enumerate(lengths.tolist())]
+    return torch.split(sequence_of_rows(lengths).argsort(stable=True), lengths.tolist())

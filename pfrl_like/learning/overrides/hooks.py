@@ -55,9 +55,7 @@ _STEPS_OF_ACER = ", ".join(
     ("t_start", "t_stop", "R", "actions", "rewards", "values", "action_values")
     + ("action_distribs", "action_distribs_mu", "avg_action_distribs")
 )
-_STEP_OF_ACER = ", ".join(
-    ("action", "advantage", "action_distrib", "action_distrib_mu", "action_value", "v", "avg_action_distrib")
-)
+_STEP_OF_ACER = "action, advantage, action_distrib, action_distrib_mu, action_value, v, avg_action_distrib"
 _VALUES = "greedy_actions(obs, action_mask, active)"
 _POLICY_STEP = "update_policy(batch), or learn(episodes)"
 
@@ -74,34 +72,36 @@ def _refused(owner: str, **hooks: tuple[str, str]) -> list[Hook]:
     return [Hook(owner, name, arguments, "refused", instead) for name, (arguments, instead) in hooks.items()]
 
 
-def _acting_and_observing(owner: str) -> list[Hook]:
-    return _refused(
-        owner,
-        _batch_act_train=("batch_obs", _ACT),
-        _batch_act_eval=("batch_obs", _ACT),
-        _batch_observe_train=(_OBSERVED, _OBSERVE),
-        _batch_observe_eval=(_OBSERVED, _OBSERVE),
-    )
-
-
-def _acting_and_observing_alone(owner: str) -> list[Hook]:
-    return _refused(
-        owner,
-        _act_train=("obs", _ACT_ONE),
-        _act_eval=("obs", _ACT_ONE),
-        _observe_train=("obs, reward, done, reset", _OBSERVE_ONE),
-        _observe_eval=("obs, reward, done, reset", _OBSERVE_ONE),
-    )
-
+#: What agents of several environments, and those of one, do in training and in evaluation.
+_ACTING_AND_OBSERVING = {
+    "_batch_act_train": ("batch_obs", _ACT),
+    "_batch_act_eval": ("batch_obs", _ACT),
+    "_batch_observe_train": (_OBSERVED, _OBSERVE),
+    "_batch_observe_eval": (_OBSERVED, _OBSERVE),
+}
+_ACTING_AND_OBSERVING_ALONE = {
+    "_act_train": ("obs", _ACT_ONE),
+    "_act_eval": ("obs", _ACT_ONE),
+    "_observe_train": ("obs, reward, done, reset", _OBSERVE_ONE),
+    "_observe_eval": ("obs, reward, done, reset", _OBSERVE_ONE),
+}
+#: Of PPO and TRPO.
+_COLLECTING = {
+    **_ACTING_AND_OBSERVING,
+    "_initialize_batch_variables": ("num_envs", "batch_act(batch_obs)"),
+    "_update_if_dataset_is_ready": ("", "is_due() for another time, or update_from_rollout() for another update,"),
+    "_flush_last_episode": ("", _EPISODES),
+    "_update_obs_normalizer": ("dataset", "normalized_anew(episodes, steps)"),
+}
 
 #: All of them.
 HOOKS: tuple[Hook, ...] = (
     *_called("OffPolicyAgent", update="experiences, errors_out=None"),  # of DQN, DDPG, TD3 and SoftActorCritic
     *_called("DQN", update_from_episodes="episodes, errors_out=None"),
     *_adapted("DQN", _compute_target_values="exp_batch", _compute_loss="exp_batch, errors_out=None"),
-    *_acting_and_observing("DQN"),
     *_refused(
         "DQN",
+        **_ACTING_AND_OBSERVING,
         _compute_y_and_t=("exp_batch", f"_compute_target_values(exp_batch), {_TARGETS}"),
         _evaluate_model_and_update_recurrent_states=("batch_obs", _VALUES),
         _can_start_replay=("", "batch_observe, and call update_from_replay()"),
@@ -132,14 +132,14 @@ HOOKS: tuple[Hook, ...] = (
         _compute_loss=("exp_batch, errors_out=None", "loss(batch)"),
     ),
     *_called("DDPG", compute_critic_loss="batch", compute_actor_loss="batch"),
-    *_acting_and_observing("DDPG"),
     *_refused(
         "DDPG",
+        **_ACTING_AND_OBSERVING,
         _batch_select_greedy_actions=("batch_obs", "select_actions(obs, action_mask, active)"),
         update_from_episodes=("episodes, errors_out=None", "learn(batch)"),
     ),
     *_called("TD3", update_q_func="batch", update_policy="batch", batch_select_onpolicy_action="batch_obs"),
-    *_acting_and_observing("TD3"),
+    *_refused("TD3", **_ACTING_AND_OBSERVING),
     *_called(
         "SoftActorCritic",
         update_q_func="batch",
@@ -147,33 +147,25 @@ HOOKS: tuple[Hook, ...] = (
         update_temperature="log_prob",
         batch_select_greedy_action="batch_obs, deterministic=False",
     ),
-    *_acting_and_observing("SoftActorCritic"),
+    *_refused("SoftActorCritic", **_ACTING_AND_OBSERVING),
     *_refused(
         "StateQFunctionActor",
         _evaluate_model_and_update_recurrent_states=("batch_obs", "act(obs)"),
         _send_to_learner=("transition, stop_episode=False", _OBSERVE_ONE),
     ),
     *_called("REINFORCE", accumulate_grad="", batch_update="", update_with_accumulated_grad=""),
-    *_acting_and_observing_alone("REINFORCE"),
+    *_refused("REINFORCE", **_ACTING_AND_OBSERVING_ALONE),
     *_adapted("PPO", _lossfun="entropy, vs_pred, log_probs, vs_pred_old, log_probs_old, advs, vs_teacher"),
-    *_acting_and_observing("PPO"),
     *_refused(
         "PPO",
-        _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
-        _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", _EPISODES),
-        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
+        **_COLLECTING,
         _update=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_recurrent=("dataset", f"loss(batch) for another loss, or {_EPISODES}"),
         _update_once_recurrent=("episodes, mean_advs, std_advs", f"loss(batch) for another loss, or {_EPISODES}"),
     ),
-    *_acting_and_observing("TRPO"),
     *_refused(
         "TRPO",
-        _initialize_batch_variables=("num_envs", "batch_act(batch_obs)"),
-        _update_if_dataset_is_ready=("", "is_due() for another time, or update_from_rollout() for another update,"),
-        _flush_last_episode=("", _EPISODES),
-        _update_obs_normalizer=("dataset", "normalized_anew(episodes, steps)"),
+        **_COLLECTING,
         _update=("dataset", _EPISODES),
         _update_recurrent=("dataset", _EPISODES),
         _update_vf=("dataset", _EPISODES),
@@ -186,11 +178,10 @@ HOOKS: tuple[Hook, ...] = (
         _line_search=("full_step, dataset, advs, action_distrib_old, gain", _POLICY_STEP),
     ),
     *_called("A2C", update=""),
-    *_acting_and_observing("A2C"),
     *_adapted("A2C", _compute_returns="next_value"),
-    *_refused("A2C", _flush_storage=("obs_shape, action", "update()")),
+    *_refused("A2C", **_ACTING_AND_OBSERVING, _flush_storage=("obs_shape, action", "update()")),
     *_called("A3C", update="statevar"),
-    *_acting_and_observing_alone("A3C"),
+    *_refused("A3C", **_ACTING_AND_OBSERVING_ALONE),
     *_called(
         "ACER",
         update_on_policy="statevar",
@@ -199,7 +190,7 @@ HOOKS: tuple[Hook, ...] = (
         compute_one_step_pi_loss=_STEP_OF_ACER,
         init_history_data_for_online_update="",
     ),
-    *_acting_and_observing_alone("ACER"),
+    *_refused("ACER", **_ACTING_AND_OBSERVING_ALONE),
     # Variants of ours whose update has more parts than the hooks of the agent that they extend.
     *_refused(
         "BEAR",

@@ -16,16 +16,19 @@ from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:
-    """Refuse `compile=True` of an agent that overrides a method of PFRL's.
+    """Refuse `compile=True` of an agent that overrides a method of PFRL's, or is recurrent.
 
     Raises:
         TypeError: Naming the methods.
+        ValueError: If the agent is recurrent.
     """
     if compile and agent.overridden_hooks:
         raise TypeError(
             f"compile is True, but {type(agent).__name__} overrides {', '.join(sorted(agent.overridden_hooks))} of "
             "PFRL's agents, which a compiled update does not call: leave compile out"
         )
+    if compile and agent.recurrent:
+        raise ValueError("compile is True, which recurrent agents do not support: leave it out")
 
 
 # Updates

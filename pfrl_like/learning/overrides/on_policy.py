@@ -1,7 +1,7 @@
 """Updates of PPO, A2C and REINFORCE by the methods of PFRL's agents that a subclass overrides."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,11 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
+from pfrl_like.learning.acting import policy_of
+from pfrl_like.learning.minibatches import batch_of_episodes, rows_following
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
+from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.checks import warn_once
 
 # PPO
@@ -43,15 +46,12 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
 # A2C
 
 
-def learn_by_update(
-    agent: Any, episodes: Any, batch_of_episodes: Callable[[Any], Batch]
-) -> tuple[Tensor, dict[str, Tensor]]:
+def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
     """`learn` of an A2C whose `update` or `_compute_returns` is overridden.
 
     Args:
-        agent: The A2C.
+        agent: The A2C; an `update` whose first argument is called `batch` is given a `Batch`.
         episodes: What was collected, features.
-        batch_of_episodes: Makes a `Batch` of it, for an `update` whose first argument is called `batch`.
 
     Returns:
         What `update` gives; advantages of 0 and no statistics if that is nothing, as of PFRL's.
@@ -93,7 +93,7 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
             f"observations are nested, {type(steps.obs).__name__}, of which PFRL's update() knows nothing: override "
             "update(batch) instead"
         )
-    after = torch.cat([steps.obs, episodes.last_obs])[_rows_after(episodes)[n_steps - 1 :: n_steps]]
+    after = torch.cat([steps.obs, episodes.last_obs])[rows_following(episodes)[n_steps - 1 :: n_steps]]
     states = torch.cat([_by_time(agent, steps.obs), after.unsqueeze(0)])
     cut = _cut_off(episodes, n_steps)
     if cut.any():
@@ -166,16 +166,6 @@ def _by_time(agent: Any, column: Tensor) -> Tensor:
     return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
 
 
-def _rows_after(episodes: Any) -> Tensor:
-    """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
-    n = len(episodes)
-    after = torch.arange(1, n + 1)
-    ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1)
-    after[ends] = ends
-    after[episodes.last_rows.cpu()] = n + torch.arange(len(episodes.last_rows))
-    return after.to(episodes.steps.reward.device)
-
-
 def _cut_off(episodes: Any, n_steps: int) -> Tensor:
     """True for steps after which an episode was cut off before the rollout ended, [N]."""
     cut = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
@@ -190,7 +180,7 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
     """`learn` of a REINFORCE that overrides methods of PFRL's: calls them as its `_observe_train` does.
 
     Args:
-        agent: The REINFORCE; `distributions_of(batch)` gives those of the actions of an episode.
+        agent: The REINFORCE.
         episodes: The episodes, features.
 
     Raises:
@@ -217,7 +207,7 @@ def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
     agent.hooked_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
-        distribution = agent.distributions_of(batch)
+        distribution = policy_of(agent.model, batch)
         rewards.append([0.0, *batch.reward.tolist()])
         log_probs.append([*distribution.log_prob(batch.action).split(1)])
         entropies.append([*distribution.entropy().split(1)])

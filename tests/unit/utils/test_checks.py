@@ -9,6 +9,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.checks import (
     check_action,
     check_actions,
+    check_choice,
     check_finite,
     check_numbers,
     check_observation,
@@ -228,3 +229,9 @@ def test_numbers_out_of_bounds_are_refused(options, good, bad, expected):
     for thing in ("0.5", None, True):
         with pytest.raises(TypeError, match=rf"y is {thing!r} \(.*\), expected {expected}$"):
             check_numbers(**options, y=thing)
+
+
+def test_a_value_that_is_none_of_those_known_is_refused():
+    check_choice("kernel", "laplacian", ("gaussian", "laplacian"))
+    with pytest.raises(ValueError, match=r"^kernel is 'cubic', expected one of 'gaussian', 'laplacian'$"):
+        check_choice("kernel", "cubic", ("gaussian", "laplacian"))
