@@ -1,4 +1,4 @@
-"""The losses of ACER, pure functions of distributions and values (Wang et al. 2016, arXiv:1611.01224)."""
+"""The losses of ACER, pure functions, and its heads (Wang et al. 2016, arXiv:1611.01224)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""A model of an environment that learns from minibatches and imagines steps (Yu et al. 2020, arXiv:2005.13239)."""
+"""A model of an environment, an ensemble of networks, that imagines steps (Yu et al. 2020, arXiv:2005.13239)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""What an agent carries from step to step for a recurrent network."""
+"""The states of recurrent networks from step to step, and their burn-in (Kapturowski et al. 2019, section 3)."""
 
 import dataclasses
 from collections.abc import Callable

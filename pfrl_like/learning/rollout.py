@@ -1,4 +1,4 @@
-"""What an on-policy agent has seen since it last learnt: a column for each field, a row for each step."""
+"""The steps that an agent has not learnt from yet: columns of a rollout, or the last steps of one environment."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

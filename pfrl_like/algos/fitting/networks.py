@@ -1,4 +1,4 @@
-"""The networks of estimators, made of encoders: Q-functions of every type, and policies."""
+"""The networks of estimators, made of encoders: Q-functions of every type, policies; and their hyperparameters."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

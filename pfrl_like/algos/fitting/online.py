@@ -1,4 +1,4 @@
-"""How estimators learn in an environment: steps that are collected, and updates at the end of every epoch."""
+"""How estimators learn in an environment: steps collected by one or by an agent, updates at the end of every epoch."""
 
 import dataclasses
 from collections.abc import Callable

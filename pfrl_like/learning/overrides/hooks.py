@@ -1,4 +1,4 @@
-"""The one mechanism that finds overridden methods of PFRL's agents: at the class, beside it, or on an instance."""
+"""The methods of PFRL 0.4's agents that a subclass may override: their table, and how overridden ones are found."""
 
 import functools
 import inspect
