@@ -1,4 +1,4 @@
-"""No six lines of statements stand twice among the agents' files."""
+"""No six lines of statements stand twice among the files of agents and of the loops under them."""
 
 import ast
 from pathlib import Path
@@ -7,7 +7,8 @@ import pytest
 
 import pfrl_like
 
-AGENTS = sorted((Path(pfrl_like.__file__).parent / "agents").glob("*.py"))
+PACKAGE = Path(pfrl_like.__file__).parent
+FILES = sorted(path for folder in ("agents", "learning") for path in (PACKAGE / folder).rglob("*.py"))
 WINDOW = 6
 
 
@@ -44,8 +45,8 @@ def repetitions(sources: dict[str, str]) -> list[str]:
 
 
 def test_no_six_lines_stand_twice() -> None:
-    assert len(AGENTS) > 8
-    assert repetitions({path.name: path.read_text() for path in AGENTS}) == []
+    assert len(FILES) > 60
+    assert repetitions({str(path.relative_to(PACKAGE)): path.read_text() for path in FILES}) == []
 
 
 @pytest.mark.parametrize(("count", "found"), [(5, 0), (6, 1)])
