@@ -50,7 +50,7 @@ def first_leaf(nested: Any) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Future:
+class Continuation:
     """The steps after those of a batch of N rows, to the ends of their episodes: M steps, each of them once.
 
     The newest step of an episode that still runs counts as its end, which is bootstrapped from.
@@ -72,9 +72,9 @@ class Future:
     after: Tensor
     cut: Tensor
 
-    def map(self, function: Callable[[Any], Any]) -> "Future":
+    def map(self, function: Callable[[Any], Any]) -> "Continuation":
         """`function` of all tensors, those that observations are nested of included."""
-        return Future(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
+        return Continuation(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Batch:
         value: Value estimate at the time of acting, [N].
         advantage: Advantage estimate, [N].
         returns: Target of the value function, [N].
-        future: The steps after those of the batch.
+        continuation: The steps after those of the batch.
         extra: Other columns by name.
     """
 
@@ -127,7 +127,7 @@ class Batch:
     value: Tensor | None = None
     advantage: Tensor | None = None
     returns: Tensor | None = None
-    future: Future | None = None
+    continuation: Continuation | None = None
     extra: Mapping[str, Any] | None = None
 
     def __len__(self) -> int:
@@ -163,8 +163,8 @@ class Batch:
         """
         if self.lengths is not None:
             raise ValueError("a batch of sequences cannot be indexed by row: its rows are packed time first")
-        future = self.future and dataclasses.replace(self.future, first=self.future.first[rows])
-        return self._map(lambda leaf: leaf[rows], keep=("future",)).replace(future=future)
+        continuation = self.continuation and dataclasses.replace(self.continuation, first=self.continuation.first[rows])
+        return self._map(lambda leaf: leaf[rows], keep=("continuation",)).replace(continuation=continuation)
 
     def _map(self, function: Callable[[Any], Any], keep: tuple[str, ...] = ("index", "lengths")) -> "Batch":
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
@@ -172,7 +172,7 @@ class Batch:
 
 
 def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    return value.map(function) if isinstance(value, Future) else map_nested(function, value)
+    return value.map(function) if isinstance(value, Continuation) else map_nested(function, value)
 
 
 def batch_of_states(obs: Any, action: Any = None) -> Batch:
@@ -185,25 +185,25 @@ def concatenate_batches(parts: Sequence[Batch]) -> Batch:
     """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
     if len(parts) == 1:
         return parts[0]
-    names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "future")]
+    names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "continuation")]
     joined = {name: concatenate_nested([getattr(part, name) for part in parts]) for name in names}
-    return Batch(**joined, future=_joined_futures(parts))
+    return Batch(**joined, continuation=_joined_continuations(parts))
 
 
-def _joined_futures(parts: Sequence[Batch]) -> Future | None:
+def _joined_continuations(parts: Sequence[Batch]) -> Continuation | None:
     """The steps after all rows; rows whose batch does not know any have none."""
-    known = [part.future for part in parts if part.future is not None]
+    known = [part.continuation for part in parts if part.continuation is not None]
     if not known:
         return None
     first, after, cut, count = [], [], [], 0
     for part in parts:
-        if part.future is None:
+        if part.continuation is None:
             first.append(torch.full_like(part.reward, -1, dtype=torch.int64))
             continue
-        first.append(part.future.first + count * (part.future.first >= 0))
-        after.append(part.future.after + count * (part.future.after >= 0))
-        cut.append(part.future.cut + count)
-        count += len(part.future.reward)
+        first.append(part.continuation.first + count * (part.continuation.first >= 0))
+        after.append(part.continuation.after + count * (part.continuation.after >= 0))
+        cut.append(part.continuation.cut + count)
+        count += len(part.continuation.reward)
     reward, discount = (torch.cat([getattr(each, name) for each in known]) for name in ("reward", "discount"))
     next_obs = concatenate_nested([each.next_obs for each in known])
-    return Future(torch.cat(first), reward, discount, next_obs, torch.cat(after), torch.cat(cut))
+    return Continuation(torch.cat(first), reward, discount, next_obs, torch.cat(after), torch.cat(cut))

@@ -48,7 +48,7 @@ class AbstractReplayBuffer(ABC):
     #: Whether sampled batches carry importance weights and wait for `update_priorities`.
     prioritized: bool = False
 
-    #: Whether `sample_batch` takes `future`, the number of steps after an item to tell of (`Batch.future`).
+    #: Whether `sample_batch` takes `continuation`, the number of steps after an item to tell of (`Batch.continuation`).
     tells_future: bool = False
 
     #: Whether `sample_batch` takes `n_frames`, the number of images to stack.

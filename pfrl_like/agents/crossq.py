@@ -58,7 +58,7 @@ class CrossQ(SoftActorCritic):
         learning = zip(values, self.rows_of_critics(batch), strict=True)
         return [critic_loss(value[:n], rows, next_value, reward, **self.loss_options) for value, rows in learning]
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """As of `SoftActorCritic`, with the critics in evaluation mode."""
         with evaluating_readers_among(*self.critics):
-            return super().improve_policy(batch, step)
+            return super().policy_step(batch, step)

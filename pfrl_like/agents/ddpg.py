@@ -149,7 +149,7 @@ class DDPG(OffPolicyActorCritic):
         """`ddpg_next_value` of the targets."""
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `ddpg_policy_loss`."""
         loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
         step("actor_optimizer", loss)
@@ -178,9 +178,9 @@ class DDPG(OffPolicyActorCritic):
         step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """As of `OffPolicyActorCritic`, with the critic's loss under PFRL's name."""
-        td_error, stats = super().improve(batch, step, with_policy)
+        td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
     @property

@@ -141,7 +141,7 @@ class DiscreteSAC(SoftActorCritic):
         learning = zip(values, self.rows_of_critics(batch), strict=True)
         return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""
         loss, entropy = discrete_sac_policy_loss(
             self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator

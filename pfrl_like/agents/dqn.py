@@ -173,7 +173,7 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
         burn_in: int = 0,
         compile: bool = False,
     ) -> None:
-        further = self.further_parts()
+        further = self.extra_modules()
         super().__init__(
             {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
             device=device, replay_start_size=replay_start_size, minibatch_size=minibatch_size,
@@ -188,7 +188,7 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
         for name, module in further.items():
             setattr(self, name, module)
 
-    def further_parts(self) -> Mapping[str, torch.nn.Module]:
+    def extra_modules(self) -> Mapping[str, torch.nn.Module]:
         """Other modules that a variant learns by the same optimiser, by attribute."""
         return {}
 

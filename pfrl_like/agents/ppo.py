@@ -213,7 +213,7 @@ class PPO(OnPolicyAgent):
             logger=logger or logging.getLogger(__name__),
         )  # fmt: skip
         check_not_compiled(self, compile)
-        self._compiled = CompiledStep(self.improve, {"optimizer": optimizer}, max_grad_norm) if compile else None
+        self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Some epochs of steps on the `loss` of minibatches."""
@@ -296,7 +296,7 @@ class PPO(OnPolicyAgent):
         add_values(self, self._records, stats)
         return loss
 
-    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """The descent on a minibatch, for compilation; gives the logarithms of the ratios, [N], and the losses."""
         loss, stats = self.loss(batch)
         step("optimizer", loss)

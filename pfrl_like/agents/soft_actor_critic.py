@@ -271,7 +271,7 @@ class SoftActorCritic(OffPolicyActorCritic):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
         return next_value, soft_reward(batch, log_prob, self.multiplier("temperature"))
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `sac_policy_loss` and `temperature_loss`."""
         loss, log_prob, entropy = sac_policy_loss(
             self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator, self.policy_pool
@@ -330,6 +330,6 @@ class SoftActorCritic(OffPolicyActorCritic):
         """The critics whose values of the next states make the targets."""
         return self.target_critics
 
-    def further_statistics(self) -> dict[str, Any]:
+    def extra_statistics(self) -> dict[str, Any]:
         """Number of updates, and the multipliers."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self.multipliers}}

@@ -170,7 +170,7 @@ class TD3(OffPolicyActorCritic):
         smoothing = self.target_policy_smoothing_func
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the `policy_loss`."""
         loss = self.policy_loss(batch)
         step("policy_optimizer", loss)
@@ -223,7 +223,7 @@ class TD3(OffPolicyActorCritic):
         """The targets move when the policy has."""
         return with_policy
 
-    def further_statistics(self) -> dict[str, Any]:
+    def extra_statistics(self) -> dict[str, Any]:
         """Numbers of updates."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 

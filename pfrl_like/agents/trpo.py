@@ -204,7 +204,7 @@ class TRPO(OnPolicyAgent):
         self.explained_variance = float(explained_variance(value, returns))
         return advantage, stats
 
-    def take_back(self, updates: int) -> None:
+    def rollback(self, updates: int) -> None:
         """Leave the counter, which counts the policy's steps: those that a GPU skips are of the values."""
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:

@@ -205,7 +205,7 @@ class Columns(Steps):
         lengths: Indices | None = None,
         *,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
         stacked: Stacks | None = None,
     ) -> Batch:
         """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
@@ -219,7 +219,7 @@ class Columns(Steps):
             device: Where the tensors go.
             lengths: Lengths of the sequences.
             next_actions: Whether to fill `Batch.next_action`.
-            future: How many steps after each item `Batch.future` is to hold, infinity for all; 0 for none.
+            continuation: How many steps after each item `Batch.continuation` is to hold, infinity for all; 0 for none.
             stacked: Gives the observations in the place of the stored ones; None for these.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
@@ -236,7 +236,7 @@ class Columns(Steps):
             self.refuse_missing_next(last)
         plain, action = self.plain, self.plain_action
         elsewhere = device != _CPU and device != "cpu"
-        further = self.extras or lengths is not None or elsewhere or next_actions or future or stacked
+        further = self.extras or lengths is not None or elsewhere or next_actions or continuation or stacked
         if plain is None or action is None or further:
             numbers = {"reward": reward, "discount": discount}
             if weight is not None:
@@ -245,9 +245,9 @@ class Columns(Steps):
             batch = self.gather(
                 rows, last, numbers, index, device, lengths, next_actions=next_actions, observed=observed
             )  # fmt: skip
-            if not future:
+            if not continuation:
                 return batch
-            return batch.replace(future=following.future(self, last, future, gamma, device, observed))
+            return batch.replace(continuation=following.continuation(self, last, continuation, gamma, device, observed))
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from pfrl_like.batch import Future, map_nested
+from pfrl_like.batch import Continuation, map_nested
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, to_tensors
 from pfrl_like.columns.steps import ENDED, Indices, Steps
@@ -81,15 +81,15 @@ def packed(lengths: Indices) -> tuple[Indices, Indices]:
     return time, sequence
 
 
-def future(
+def continuation(
     store: Steps,
     last: Indices,
     horizon: float,
     gamma: float,
     device: torch.device | str,
     observed: Callable[..., Any] | None = None,
-) -> Future:
-    """The steps after these, as `Batch.future` holds them.
+) -> Continuation:
+    """The steps after these, as `Batch.continuation` holds them.
 
     Args:
         store: The store.
@@ -104,7 +104,7 @@ def future(
     """
     assert store.obs is not None
     if not horizon > 0:
-        raise ValueError(f"future: got {horizon!r}, expected a number of steps, infinity for all, or 0 for none")
+        raise ValueError(f"continuation: got {horizon!r}, expected a number of steps, infinity for all, or 0 for none")
     steps, first, after = _linked(store, last, horizon)
     if store.lacks_next:
         store.refuse_missing_next(steps)
@@ -117,7 +117,7 @@ def future(
     obs_jobs = store.obs.jobs(store.next_row[steps]) if observed is None else []
     reward, discount, firsts, afters, cut, *obs = to_tensors([*jobs, *obs_jobs], device)
     next_obs = observed(steps, following=True) if observed else store.obs.build(obs)
-    return Future(firsts, reward, discount, next_obs, afters, cut)
+    return Continuation(firsts, reward, discount, next_obs, afters, cut)
 
 
 def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indices, Indices]:

@@ -281,7 +281,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         num_steps: int = 1,
         n_frames: int = 1,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
         """Draw distinct transitions, for `agent.update`. Double precision becomes single.
@@ -293,7 +293,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
             n_frames: How many images to stack, as in `TransitionMiniBatch`.
             next_actions: Whether to fill `Batch.next_action`.
-            future: How many steps after each item `Batch.future` is to hold, infinity for all; 0 for none.
+            continuation: How many steps after each item `Batch.continuation` is to hold, infinity for all; 0 for none.
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
@@ -301,7 +301,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
         """
         options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
-        return self.batch(drawn(n, self.n_steps, rng), gamma, device, future=future, **options)
+        return self.batch(drawn(n, self.n_steps, rng), gamma, device, continuation=continuation, **options)
 
     def batch(
         self,
@@ -312,7 +312,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         num_steps: int = 1,
         n_frames: int = 1,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
     ) -> Batch:
         """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them.
 
@@ -328,7 +328,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
         return _all_single(
             columns.batch(
-                rows, index, None, num_steps, gamma, device, next_actions=next_actions, future=future, stacked=stacked
+                rows,
+                index,
+                None,
+                num_steps,
+                gamma,
+                device,
+                next_actions=next_actions,
+                continuation=continuation,
+                stacked=stacked,
             )
         )
 
@@ -340,7 +348,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         device: torch.device | str = "cpu",
         *,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
         """Draw distinct steps, each with those that come after it, as sequences, the longest first, packed time first.
@@ -351,7 +359,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             gamma: Discount factor per step.
             device: Where the tensors go.
             next_actions: As of `sample_batch`.
-            future: As of `sample_batch`.
+            continuation: As of `sample_batch`.
             rng: As of `sample_batch`.
 
         Raises:
@@ -368,7 +376,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         rows = first[order][sequence] + time
         return _all_single(
             table.columns.batch(
-                rows, index[order], None, 1, gamma, device, lengths[order], next_actions=next_actions, future=future
+                rows,
+                index[order],
+                None,
+                1,
+                gamma,
+                device,
+                lengths[order],
+                next_actions=next_actions,
+                continuation=continuation,
             )
         )
 
@@ -410,7 +426,7 @@ def _is_no_bound(bound: Any, none: float) -> bool:
 def _all_single(batch: Batch) -> Batch:
     names = ("obs", "next_obs", "action", "next_action")
     batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
-    return batch.replace(future=batch.future and batch.future.map(_single))
+    return batch.replace(continuation=batch.continuation and batch.continuation.map(_single))
 
 
 def _single(values: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pfrl_like.batch import Batch, Future, map_nested
+from pfrl_like.batch import Batch, Continuation, map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.episode import in_one_table, listed
 from pfrl_like.dataset.mdp_dataset import MDPDataset, drawn
@@ -80,7 +80,7 @@ def batch_of(
     device: torch.device | str,
     discrete_action: bool,
     *,
-    future: float = 0,
+    continuation: float = 0,
 ) -> Batch:
     """A minibatch of arrays as agents learn from it.
 
@@ -89,7 +89,7 @@ def batch_of(
         gamma: Discount factor per step.
         device: Where the tensors go.
         discrete_action: Whether actions are indices.
-        future: Whether `Batch.future` holds what comes after them, all of it; 0 for nothing.
+        continuation: Whether `Batch.continuation` holds what comes after them, all of it; 0 for nothing.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -103,11 +103,11 @@ def batch_of(
         reward=tensor(minibatch.action_rewards[:, 0]),
         next_obs=map_nested(tensor, minibatch.next_observations),
         discount=tensor((gamma * (1 - minibatch.terminals[:, 0])).astype(np.float32)),
-        future=_future(minibatch, gamma, device) if future else None,
+        continuation=_continuation(minibatch, gamma, device) if continuation else None,
     )
 
 
-def _future(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Future:
+def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
     """What comes after the transitions, by their links."""
     place: dict[Transition, int] = {}
     steps: list[Transition] = []
@@ -134,4 +134,4 @@ def _future(minibatch: TransitionMiniBatch, gamma: float, device: torch.device |
     links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after, cut)]
     n = len(steps)
     next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)
-    return Future(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, *links[1:])
+    return Continuation(links[0], of_steps.reward[:n], of_steps.discount[:n], next_obs, *links[1:])

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from pfrl_like.batch import Batch, Future, map_nested
+from pfrl_like.batch import Batch, Continuation, map_nested
 from pfrl_like.errors import CheckpointError, NonFiniteError, PfrlLikeError
 from pfrl_like.processes.rerun_order import VARIABLE, Order, ordered
 from pfrl_like.random_streams.streams import GlobalStreams
@@ -131,13 +131,13 @@ def _size(gradient: torch.Tensor) -> dict[str, Any]:
     return {"norm": None if bad else gradient.double().norm().item(), "not_finite": bad}
 
 
-def _tensors_of(batch: Batch | Future) -> dict[str, Any]:
+def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
     """What a minibatch holds, as tensors that load without unpickling code; columns of objects are left out."""
     tensors = {}
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
         with contextlib.suppress(TypeError, ValueError, RuntimeError):  # a column of objects
-            if isinstance(value, Future):
+            if isinstance(value, Continuation):
                 tensors[field.name] = _tensors_of(value)
             elif value is not None:
                 tensors[field.name] = map_nested(torch.as_tensor, value)
@@ -147,8 +147,8 @@ def _tensors_of(batch: Batch | Future) -> dict[str, Any]:
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
     try:
-        if "future" in tensors:
-            tensors["future"] = Future(**tensors["future"])
+        if "continuation" in tensors:
+            tensors["continuation"] = Continuation(**tensors["continuation"])
         return Batch(**tensors)
     except TypeError as error:
         raise CheckpointError(path, f"holds no minibatch that could be learnt from: {error}") from error

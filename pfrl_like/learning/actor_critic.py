@@ -16,7 +16,7 @@ from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
-from pfrl_like.learning.compatibility.dry_run import try_critics
+from pfrl_like.learning.compatibility.dry_run import dry_run_critics
 from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.learning.compatibility.spaces import (
     Bounds,
@@ -49,7 +49,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     """Base of agents that learn critics from replay, and a policy from the critics.
 
     An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
-    (`improve_policy`). Importance weights count in all losses, those of the policy included.
+    (`policy_step`). Importance weights count in all losses, those of the policy included.
 
     Args:
         policy: Module from observations to distributions of actions.
@@ -116,7 +116,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
-        own_parts, own_optimizers = self.further_parts()
+        own_parts, own_optimizers = self.extra_modules()
         further, optimizers = {**(further or {}), **own_parts}, {**optimizers, **own_optimizers}
         named = members_by_name(critics)
         self.critic_arguments, self.critic_names = tuple(critics), tuple(named)
@@ -145,7 +145,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
 
     # How an algorithm differs
 
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
         return {}, {}
 
@@ -170,7 +170,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""
         raise NotImplementedError
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the policy's loss, and those that follow from it; returns statistics.
 
         Args:
@@ -180,7 +180,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, which is computed when it is asked for (see `descend`)."""
+        """`critic_loss` of each critic, which is computed when it is asked for (see `step_critics`)."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
@@ -211,7 +211,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        td_error, stats = self.improved(batch, with_policy)
+        td_error, stats = self.run_update_step(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
         if self.moves_its_targets and self.targets_are_due(with_policy):
@@ -228,11 +228,11 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         Args:
             batch: A minibatch in any of the forms that `to_batch` takes.
         """
-        self.record(self.improve(to_batch(batch), own_step(self), False)[1])
+        self.record(self.update_step(to_batch(batch), own_step(self), False)[1])
 
     def step_on_policy(self, batch: Any) -> None:
         """A step on the policy's loss, and on those that follow from it; argument as of `step_on_critics`."""
-        self.record(self.improve_policy(to_batch(batch), own_step(self)))
+        self.record(self.policy_step(to_batch(batch), own_step(self)))
         self.n_policy_updates += 1
 
     def td_errors_of(self, batch: Batch) -> Tensor:
@@ -240,16 +240,16 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
-    def improved(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """What `improve` gives, which is compiled if the agent is; called with what it takes beside the step."""
+    def run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
+        """What `update_step` gives, which is compiled if the agent is; called with what it takes beside the step."""
         if self._compiled is not None:
             return self._compiled(batch, *choice)
         steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
-        td_error, stats = self.improve(batch, steps, *choice)
+        td_error, stats = self.update_step(batch, steps, *choice)
         self.put_back_moments()
         return td_error, stats
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """All descents of one update, in order; returns the TD errors [N] and statistics.
 
         Args:
@@ -257,24 +257,24 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
             step: Descends on a loss.
             with_policy: Whether the policy learns as well.
         """
-        found, further = self.improve_critics(batch, step)
+        found, further = self.critics_step(batch, step)
         losses, errors, values = zip(*found, strict=True)
         stats = {"loss": sum(loss.detach() for loss in losses), **further}
         stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self.critic_names, losses, strict=True)}
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
-            stats |= self.improve_policy(batch, step)
+            stats |= self.policy_step(batch, step)
         # How wrong a row is: by its only critic, or on the average of several.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
 
-    def improve_critics(
+    def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
         """Descend on the critics' losses, and on others that come with them; returns `critic_losses` and statistics."""
-        return self.descend(self.critic_losses(batch), step), {}
+        return self.step_critics(self.critic_losses(batch), step), {}
 
-    def descend(
+    def step_critics(
         self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
         """Descend on the losses of the critics, in order, and return what was given.
@@ -327,10 +327,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
-        known = {**dict(super().get_statistics()), **self.further_statistics()}
+        known = {**dict(super().get_statistics()), **self.extra_statistics()}
         return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no second
 
-    def further_statistics(self) -> dict[str, Any]:
+    def extra_statistics(self) -> dict[str, Any]:
         """Statistics that are no means."""
         return {}
 
@@ -375,7 +375,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
             raise wrong_value(distribution, Distribution, "policy")
         self.check_policy(distribution, action_space)
         if self.critics and self.critics[0] is not None:  # an acting copy has none
-            try_critics(self, observation_space, distribution)
+            dry_run_critics(self, observation_space, distribution)
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Refuse actions that are not those of the policy, and warn of those that it cannot give."""

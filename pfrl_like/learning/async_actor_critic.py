@@ -287,7 +287,7 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
         """`update` with features in place of observations."""
         loss, error, stats = self.loss(batch)
         try:
-            self.descend(loss)
+            self.step_shared(loss)
         except NonFiniteError as refusal:
             refusal.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)

@@ -32,7 +32,7 @@ from pfrl_like.learning.overrides.off_policy import (
 )
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
 from pfrl_like.learning.statistics import ProgressMixin, add_values
-from pfrl_like.learning.update_guard import GuardMixin, Moments
+from pfrl_like.learning.update_guard import GuardMixin, NormalizationSnapshot
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
@@ -161,14 +161,18 @@ class OffPolicyAgent(
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         check_not_compiled(self, compile)
-        if compile and type(self).learn is not OffPolicyAgent.learn and type(self).improve is OffPolicyAgent.improve:
+        if (
+            compile
+            and type(self).learn is not OffPolicyAgent.learn
+            and type(self).update_step is OffPolicyAgent.update_step
+        ):
             raise ValueError(
-                f"compile is True, but {type(self).__name__} defines learn(batch) and not improve(batch, step)"
+                f"compile is True, but {type(self).__name__} defines learn(batch) and not update_step(batch, step)"
             )
-        self._compiled = CompiledStep(self.improve, optimizers, max_grad_norm) if compile else None
+        self._compiled = CompiledStep(self.update_step, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
-        self._moments = Moments.of(modules.values())
+        self._moments = NormalizationSnapshot.of(modules.values())
         #: What says on a GPU whether the last update was skipped there.
         self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
@@ -189,7 +193,7 @@ class OffPolicyAgent(
     def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
         """Refuse modules, by argument, that are declared to take or give other things than this agent needs."""
 
-    def improve(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""
         loss, td_error, stats = self.loss(batch)
         step("optimizer", loss)
@@ -334,8 +338,8 @@ class OffPolicyAgent(
         if self.augment is not None:
             ready = self.augment(ready)
         if self._moments is not None:
-            self._moments.keep()
-        if self.draws:
+            self._moments.snapshot()
+        if self.uses_rng:
             self.stream = self.read_stream()
         try:
             with self._turn() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
@@ -351,14 +355,14 @@ class OffPolicyAgent(
                     self.put_back_moments()
         except NonFiniteError as error:
             if self._moments is not None:
-                self._moments.put_back()
-            self.refused(error, batch, "optim_t")
+                self._moments.restore()
+            self.rejected(error, batch, "optim_t")
             raise
         except RuntimeError as error:
             refuse_unknown_actions(batch, error)
             raise
-        if self.draws and self.looks_left:
-            self.look_for_draws()
+        if self.uses_rng and self.rng_probe_count:
+            self.probe_rng()
         self.optim_t += 1
         self._updates_left -= 1
         add_values(self, self._records, stats)
@@ -391,7 +395,7 @@ class OffPolicyAgent(
         Returns:
             TD errors and statistics, as `loss` gives them.
         """
-        td_error, stats = self.improve(batch, lambda name, loss: self.gradient_steps[name](loss))
+        td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.put_back_moments()
         return td_error, stats
 
@@ -432,10 +436,10 @@ class OffPolicyAgent(
                 obs=self.features.on_batch(batch.obs, self.device),
                 next_obs=self.features.on_batch(batch.next_obs, self.device),
             )
-            future = batch.future
-            if future is not None and len(future.reward):
-                next_obs = self.features.on_batch(future.next_obs, self.device)
-                batch = batch.replace(future=dataclasses.replace(future, next_obs=next_obs))
+            continuation = batch.continuation
+            if continuation is not None and len(continuation.reward):
+                next_obs = self.features.on_batch(continuation.next_obs, self.device)
+                batch = batch.replace(continuation=dataclasses.replace(continuation, next_obs=next_obs))
         if self.device.type != "cpu":
             batch = batch.to(self.device)
         batch = burn_in(getattr(self, self.acting_attributes[0]), batch, self.burn_in) if self.burn_in else batch
@@ -456,9 +460,9 @@ class OffPolicyAgent(
     def put_back_moments(self) -> None:
         """Let running moments be as before the update where a GPU has skipped it, for which nobody waits."""
         if self._moments is not None and self.last_steps.refused is not None:
-            self._moments.put_back_if(self.last_steps.refused)
+            self._moments.restore_if(self.last_steps.refused)
 
-    def take_back(self, updates: int) -> None:
+    def rollback(self, updates: int) -> None:
         """Let the counters be as if so many of the last updates had never come, which a GPU has skipped."""
         self.optim_t -= updates
         self._updates_left = min(self._updates_left + updates, self._updates_per_move())

@@ -321,12 +321,12 @@ class OnPolicyAgent(
             with learning(*(getattr(self, name) for name in self.saved_attributes)):
                 error, stats = self.learn(episodes)
         except NonFiniteError as failure:
-            self.refused(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
+            self.rejected(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
             raise
         add_values(self, self._records, stats)
         return error, stats
 
-    def take_back(self, updates: int) -> None:
+    def rollback(self, updates: int) -> None:
         """Let the counter be as if so many of the last updates had never come, which a GPU has skipped."""
         self.n_updates -= updates
 

@@ -71,7 +71,7 @@ class SharedModelMixin(AttributeSavingMixin, AsyncAgent):
             assert all(value.is_shared() for value in shared), "shared_model or optimizer is not all in shared memory"
         assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
 
-    def descend(self, loss: Tensor) -> None:
+    def step_shared(self, loss: Tensor) -> None:
         """Move the shared parameters by the gradient of a loss of the copy, which follows them.
 
         Raises:

@@ -97,7 +97,7 @@ def _range(value: Tensor) -> dict[str, Any]:
     return {"shape": [*value.shape], "not_finite": value.numel() - len(finite), "range": ends}
 
 
-class Moments:
+class NormalizationSnapshot:
     """The buffers of those modules whose forward passes in training change them.
 
     Args:
@@ -114,16 +114,16 @@ class Moments:
         found = [module for module in modules if _has_moments(module)]
         return cls(found) if found else None
 
-    def keep(self) -> None:
+    def snapshot(self) -> None:
         """Remember them as they are now."""
         self._kept = [(buffer, buffer.clone()) for module in self._networks for buffer in module.buffers()]
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Let them be as they were."""
         for buffer, moment in self._kept:
             buffer.copy_(moment)
 
-    def put_back_if(self, refused: Tensor) -> None:
+    def restore_if(self, refused: Tensor) -> None:
         """Let them be so where a scalar on their device is 1, not 0."""
         for buffer, moment in self._kept:
             buffer.copy_(torch.where(refused > 0, moment, buffer))
@@ -142,8 +142,8 @@ class GuardMixin(AttributeSavingMixin, ABC):
     Attributes:
         stream: State of torch's random stream, that of the agent's device, before the last update; None if that one, as
             far as is known, left it where it was.
-        draws: Whether updates draw from it, as far as is known: reading its state takes some microseconds.
-        looks_left: Updates that have to leave it where it was before that is believed of all.
+        uses_rng: Whether updates draw from it, as far as is known: reading its state takes some microseconds.
+        rng_probe_count: Updates that have to leave it where it was before that is believed of all.
     """
 
     gradient_steps: Mapping[str, GradientStep]
@@ -151,15 +151,15 @@ class GuardMixin(AttributeSavingMixin, ABC):
     device: torch.device
     logger: logging.Logger
     stream: torch.Tensor | None = None
-    draws: bool = True
-    looks_left: int = 20
+    uses_rng: bool = True
+    rng_probe_count: int = 20
 
     @abstractmethod
     def update(self, batch: Batch) -> Any:
         """Learn once."""
 
     @abstractmethod
-    def take_back(self, updates: int) -> None:
+    def rollback(self, updates: int) -> None:
         """Let the counters be as if so many of the last updates had never come."""
 
     @property
@@ -167,7 +167,7 @@ class GuardMixin(AttributeSavingMixin, ABC):
         """What all losses go through; the `trail` of each is a number that they have gone into."""
         return (*self.gradient_steps.values(),) if self._compiled is None else (self._compiled,)
 
-    def refused(self, error: NonFiniteError, batch: Batch, counter: str) -> None:
+    def rejected(self, error: NonFiniteError, batch: Batch, counter: str) -> None:
         """Take note of an update that was refused: the error gets its minibatch, unless a GPU tells of earlier ones.
 
         Args:
@@ -176,7 +176,7 @@ class GuardMixin(AttributeSavingMixin, ABC):
             counter: The attribute that counts updates.
         """
         if error.skipped:
-            self.take_back(error.skipped)
+            self.rollback(error.skipped)
         else:
             error.batch = batch
         self.logger.error("update %d was refused: %s", getattr(self, counter) + 1, error)
@@ -192,7 +192,7 @@ class GuardMixin(AttributeSavingMixin, ABC):
             try:
                 step.settle()
             except NonFiniteError as error:
-                self.take_back(error.skipped)
+                self.rollback(error.skipped)
                 found.append(error)
         if found:
             raise found[0]
@@ -212,14 +212,14 @@ class GuardMixin(AttributeSavingMixin, ABC):
         """The state of the stream that updates draw from."""
         return _STATE() if self.device.type == "cpu" else torch.cuda.get_rng_state(self.device)
 
-    def look_for_draws(self) -> None:
+    def probe_rng(self) -> None:
         """See whether the update that was just made has drawn."""
         if self.stream is None or not torch.equal(self.stream, self.read_stream()):
-            self.looks_left = 0
+            self.rng_probe_count = 0
             return
-        self.looks_left -= 1
-        if not self.looks_left:
-            self.draws, self.stream = False, None
+        self.rng_probe_count -= 1
+        if not self.rng_probe_count:
+            self.uses_rng, self.stream = False, None
 
     def diagnose(self, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
         """Find out where the numbers of an update that was refused went wrong: make it again, uncompiled.

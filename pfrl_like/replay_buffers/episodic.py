@@ -175,7 +175,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         device: torch.device | str = "cpu",
         *,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
 
@@ -190,7 +190,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         time, sequence = packed(lengths)
         rows = self._rows(first[sequence] + time)
         row_weight = None if weight is None else weight[order][sequence]
-        needs: dict[str, Any] = {"next_actions": next_actions, "future": future}
+        needs: dict[str, Any] = {"next_actions": next_actions, "continuation": continuation}
         return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, **needs)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:

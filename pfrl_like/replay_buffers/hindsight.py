@@ -171,19 +171,21 @@ class HindsightReplayBuffer(ReplayBuffer):
         device: torch.device | str = "cpu",
         *,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
         n_frames: int = 1,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
-                unfit, or `future` or `n_frames` is asked for.
+                unfit, or `continuation` or `n_frames` is asked for.
         """
         if n_frames != 1:
             raise ValueError(f"n_frames: got {n_frames!r}, expected 1, since observations with goals are no images")
-        if future:
-            raise ValueError(f"future: got {future}, expected 0, since items of different goals have none in common")
+        if continuation:
+            raise ValueError(
+                f"continuation: got {continuation}, expected 0, since items of different goals have none in common"
+            )
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), "items")
         if self._columns.obs is None:

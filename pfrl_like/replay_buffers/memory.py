@@ -439,15 +439,15 @@ class OwnMemory:
             )
         buffer.memory.extend(self.container)
 
-    def refuse_more(self, future: float, n_frames: int) -> None:
+    def refuse_more(self, continuation: float, n_frames: int) -> None:
         """Refuse to tell what only columns can.
 
         Raises:
             TypeError: If it is asked for.
         """
-        if future or n_frames != 1:
+        if continuation or n_frames != 1:
             raise TypeError(
-                f"memory is a {type(self.container).__name__}, of which neither future={future} nor "
+                f"memory is a {type(self.container).__name__}, of which neither continuation={continuation} nor "
                 f"n_frames={n_frames} can be told: leave memory as it is"
             )
 

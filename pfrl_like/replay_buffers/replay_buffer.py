@@ -362,7 +362,7 @@ class ReplayBuffer(SavedBuffer):
         device: torch.device | str = "cpu",
         *,
         next_actions: bool = False,
-        future: float = 0,
+        continuation: float = 0,
         n_frames: int = 1,
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
@@ -372,10 +372,11 @@ class ReplayBuffer(SavedBuffer):
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or `n_frames` less than 1.
-            TypeError: If `n_frames` is no integer, or `n_frames` or `future` is asked for and `memory` is a container.
+            TypeError: If `n_frames` is no integer, or `n_frames` or `continuation` is asked for and `memory` is a
+                container.
         """
         if self._own is not None:
-            self._own.refuse_more(future, n_frames)
+            self._own.refuse_more(continuation, n_frames)
             return AbstractReplayBuffer.sample_batch(self, n, gamma, device)
         stacked = None
         if n_frames != 1:
@@ -397,7 +398,7 @@ class ReplayBuffer(SavedBuffer):
         rows = self._ring.take(slot, None, None, "wrap")
         return self._columns.batch(
             rows, index, weight, self.num_steps, gamma, device,
-            next_actions=next_actions, future=future, stacked=stacked,
+            next_actions=next_actions, continuation=continuation, stacked=stacked,
         )  # fmt: skip
 
     def _rows(self, index: Indices) -> Indices:

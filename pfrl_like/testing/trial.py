@@ -217,7 +217,9 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    fields = {} if stored is None else dataclasses.asdict(stored.replace(future=None))  # whose rows may be in any order
+    fields = (
+        {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
+    )  # whose rows may be in any order
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}
 
 

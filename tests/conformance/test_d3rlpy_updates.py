@@ -32,7 +32,7 @@ from pfrl_like.algos.fitting.networks import (
     mean_q_function,
     squashed_gaussian_policy,
 )
-from pfrl_like.batch import Batch, Future
+from pfrl_like.batch import Batch, Continuation
 from pfrl_like.distributions import SquashedGaussian
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.explorers import Greedy
@@ -195,14 +195,15 @@ def minibatch(discrete: bool) -> Batch:
     rows = {name: torch.as_tensor(column) for name, column in problem.minibatch(discrete).items()}
     discount = problem.GAMMA * (1 - rows["terminals"].flatten())
     after = torch.arange(problem.ROWS)
-    future = Future(
+    continuation = Continuation(
         first=torch.where(discount > 0, after, -1), reward=rows["later_rewards"].flatten(),
         discount=torch.zeros(problem.ROWS), next_obs=rows["observations"], after=torch.full((problem.ROWS,), -1),
         cut=torch.zeros(0, dtype=torch.int64),
     )  # fmt: skip
     return Batch(
         rows["observations"], rows["actions"].flatten().long() if discrete else rows["actions"],
-        rows["rewards"].flatten(), rows["next_observations"], discount, next_action=rows["next_actions"], future=future,
+        rows["rewards"].flatten(), rows["next_observations"], discount, next_action=rows["next_actions"],
+        continuation=continuation,
     )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.agents.offline.awr import awr_value_loss, some_sequences, td_lambda_returns
-from pfrl_like.batch import Batch, Future
+from pfrl_like.batch import Batch, Continuation
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions import lambda_returns, linked_lambda_returns, rows_after
@@ -67,68 +67,70 @@ def buffered(kind: Any = ReplayBuffer, **options: Any) -> ReplayBuffer:
     return buffer
 
 
-def told(future: Future, row: int) -> list[tuple[float, float, float]]:
+def told(continuation: Continuation, row: int) -> list[tuple[float, float, float]]:
     """Reward, discount and next observation of the steps that come after a row."""
-    found, at = [], int(future.first[row])
+    found, at = [], int(continuation.first[row])
     while at >= 0:
-        found.append((future.reward[at].item(), future.discount[at].item(), future.next_obs[at].item()))
-        at = int(future.after[at])
+        found.append(
+            (continuation.reward[at].item(), continuation.discount[at].item(), continuation.next_obs[at].item())
+        )
+        at = int(continuation.after[at])
     return found
 
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_the_future_are_the_steps_up_to_the_episodes_end(stored: bool) -> None:
     if stored:
-        batch = buffered().sample_batch(7, 0.5, future=math.inf)
+        batch = buffered().sample_batch(7, 0.5, continuation=math.inf)
         batch = batch[batch.obs.flatten().argsort()]
     else:
-        batch = recorded().batch(np.arange(7), 0.5, future=math.inf)
-    assert batch.future is not None and len(batch.future.reward) == 5  # all but the first steps, each once
+        batch = recorded().batch(np.arange(7), 0.5, continuation=math.inf)
+    assert batch.continuation is not None and len(batch.continuation.reward) == 5  # all but the first steps, each once
     steps = [(1, 0.5, 2), (2, 0, 20), (4, 0.5, 5), (5, 0.5, 6), (6, 0.5, 70)]
     for row, expected in enumerate([steps[:2], steps[1:2], [], steps[2:], steps[3:], steps[4:], []]):
-        assert told(batch.future, row) == expected
+        assert told(batch.continuation, row) == expected
     some = batch[torch.tensor([3, 0])]
-    assert told(some.future, 0) == steps[2:] and told(some.future, 1) == steps[:2]
+    assert told(some.continuation, 0) == steps[2:] and told(some.continuation, 1) == steps[:2]
 
 
 def test_the_future_of_an_item_begins_after_its_last_step() -> None:
-    batch = recorded().batch(np.array([0, 2, 3, 5]), 0.5, num_steps=2, future=math.inf)
+    batch = recorded().batch(np.array([0, 2, 3, 5]), 0.5, num_steps=2, continuation=math.inf)
     expected: list[Any] = [[(2, 0, 20)], [], [(5, 0.5, 6), (6, 0.5, 70)], []]
-    assert [told(batch.future, row) for row in range(4)] == expected
+    assert [told(batch.continuation, row) for row in range(4)] == expected
     buffer = buffered(num_steps=2)
     buffer.stop_current_episode()
-    sampled = buffer.sample_batch(7, 0.5, future=math.inf)
+    sampled = buffer.sample_batch(7, 0.5, continuation=math.inf)
     sampled = sampled[sampled.obs.flatten().argsort()][torch.tensor([0, 2, 3, 5])]
-    assert [told(sampled.future, row) for row in range(4)] == expected
+    assert [told(sampled.continuation, row) for row in range(4)] == expected
 
 
 def test_a_horizon_ends_the_future() -> None:
     dataset = recorded()
     for horizon, lengths in ((1, [1, 1]), (2, [2, 2]), (9, [2, 3])):
-        future = dataset.batch(np.array([0, 3]), 0.5, future=horizon).future
-        assert [len(told(future, row)) for row in range(2)] == lengths
-    none = dataset.batch(np.array([2, 6]), 0.5, future=9).future
+        continuation = dataset.batch(np.array([0, 3]), 0.5, continuation=horizon).continuation
+        assert [len(told(continuation, row)) for row in range(2)] == lengths
+    none = dataset.batch(np.array([2, 6]), 0.5, continuation=9).continuation
     assert none.first.tolist() == [-1, -1] and none.next_obs.shape == (0, 1)
-    assert dataset.batch(np.array([0])).future is None
+    assert dataset.batch(np.array([0])).continuation is None
 
 
 def test_the_future_of_images_is_stacked_as_they_are() -> None:
     images = np.arange(5, dtype=np.uint8)[:, None, None, None] * np.ones((1, 1, 2, 2), np.uint8)
     dataset = MDPDataset(images, np.zeros((5, 1)), np.zeros(5), np.arange(5) == 4, reward_convention="next_row")
-    batch = dataset.batch(np.array([0, 2]), n_frames=2, future=math.inf)
-    assert batch.future.next_obs[:, :, 0, 0].sort(0)[0].tolist() == [[1, 2], [2, 3], [3, 4]]
+    batch = dataset.batch(np.array([0, 2]), n_frames=2, continuation=math.inf)
+    assert batch.continuation.next_obs[:, :, 0, 0].sort(0)[0].tolist() == [[1, 2], [2, 3], [3, 4]]
 
 
 def test_a_value_function_of_something_else_is_refused() -> None:
-    batch = recorded().sample_batch(7, 0.5, future=math.inf)
+    batch = recorded().sample_batch(7, 0.5, continuation=math.inf)
     with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(7, 2\) for 7 rows, expected one number"):
         td_lambda_returns(nn.Linear(1, 2), batch, 0.9)
 
 
 def test_hindsight_knows_no_future() -> None:
     buffer = HindsightReplayBuffer(10, lambda achieved, desired, info: np.zeros(len(achieved)))
-    with pytest.raises(ValueError, match="future: got 3, expected 0"):
-        buffer.sample_batch(0, future=3)
+    with pytest.raises(ValueError, match="continuation: got 3, expected 0"):
+        buffer.sample_batch(0, continuation=3)
     policy, v_func = make_policy("fixed gaussian"), nn.Linear(4, 1)
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (policy, v_func)]
     with pytest.raises(TypeError, match="replay_buffer is a HindsightReplayBuffer, which cannot tell what came after"):
@@ -140,7 +142,7 @@ def test_a_step_without_next_observation_is_refused_in_the_future_too() -> None:
     buffer.append(np.float32([0]), 0, 0.0, np.float32([1]))
     buffer.append(np.float32([1]), 0, 0.0, None)
     with pytest.raises(ValueError, match="next_state: None came for a step that was not terminal"):
-        buffer._columns.batch(np.array([buffer._ring[0]]), np.array([0]), None, 1, 0.5, "cpu", future=3)
+        buffer._columns.batch(np.array([buffer._ring[0]]), np.array([0]), None, 1, 0.5, "cpu", continuation=3)
 
 
 # Returns
@@ -149,7 +151,7 @@ VALUE = Lambda(lambda obs: 2 * obs)
 
 
 def test_returns_reach_to_the_end_of_the_episode() -> None:
-    batch = recorded().batch(np.arange(7), 0.5, future=math.inf)
+    batch = recorded().batch(np.arange(7), 0.5, continuation=math.inf)
     # lam 1, gamma 1/2, V(s) = 2 s: 0 + 1/2 + 2/4, 1 + 2/2, 2; then 6 + 140/2 = 76, 5 + 76/2, 4 + 43/2, 3 + 25.5/2
     assert td_lambda_returns(VALUE, batch, 1.0).tolist() == [1.0, 2.0, 2.0, 15.75, 25.5, 43.0, 76.0]
     # lam 0: r + V(s')/2
@@ -169,7 +171,7 @@ HEAD = [make_policy("fixed gaussian")[-1]]
 
 
 def test_returns_of_several_steps_go_on_where_these_end() -> None:
-    batch = recorded().batch(np.arange(7), 0.5, num_steps=2, future=math.inf)
+    batch = recorded().batch(np.arange(7), 0.5, num_steps=2, continuation=math.inf)
     assert td_lambda_returns(VALUE, batch, 1.0).tolist() == [1.0, 2.0, 2.0, 15.75, 25.5, 43.0, 76.0]
     # 0 + 1/2 + (V(2) + G(2))/8, 1 + 2/2, 2; 3 + 4/2 + (10 + G(5))/8, with G(5) = 5 + 6/2 + 140/4
     first = td_lambda_returns(VALUE, batch, 0.5)[:4]
@@ -177,9 +179,9 @@ def test_returns_of_several_steps_go_on_where_these_end() -> None:
 
 
 def test_a_horizon_cuts_returns_short() -> None:
-    batch = recorded().batch(np.array([3]), 0.5, future=1)
+    batch = recorded().batch(np.array([3]), 0.5, continuation=1)
     assert td_lambda_returns(VALUE, batch, 1.0).tolist() == [3 + 4 / 2 + 2 * 5 / 4]
-    assert make(horizon=7).sampling == {"future": 7} and make().sampling == {"future": math.inf}
+    assert make(horizon=7).sampling == {"continuation": 7} and make().sampling == {"continuation": math.inf}
     with pytest.raises(ValueError, match="horizon is 7, expected None with recurrent=True"):
         make(horizon=7, recurrent=True)
 
@@ -209,7 +211,7 @@ def test_linked_returns_are_those_of_a_column() -> None:
 
 
 def test_awr_says_what_a_batch_lacks() -> None:
-    with pytest.raises(ValueError, match=r"batch lacks future, .* future=math.inf"):
+    with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
         make().update(make_batch())
 
 
@@ -231,7 +233,7 @@ def with_future(batch: Batch) -> Batch:
     """Nothing follows."""
     none = torch.zeros(0)
     return batch.replace(
-        future=Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
+        continuation=Continuation(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
     )
 
 

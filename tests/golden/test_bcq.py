@@ -201,7 +201,7 @@ def test_the_perturbation_follows_the_first_critic() -> None:
     action = (drawn + 0.5 * agent.policy((batch.obs, drawn))).clamp(-1, 1)
     expected = -(agent.q_func1((batch.obs, action)).squeeze(1) * batch.required("weight")[0]).mean()
     torch.manual_seed(3)
-    agent.improve_policy(batch, lambda name, loss: losses.append((name, loss)))
+    agent.policy_step(batch, lambda name, loss: losses.append((name, loss)))
     assert losses[0][0] == "policy_optimizer"
     torch.testing.assert_close(losses[0][1], expected)
 

@@ -172,7 +172,7 @@ def test_the_discrepancy_counts_in_the_policys_loss() -> None:
         plain = sac_policy_loss(agent.policy, agent.critics, batch, 0.2)[0]
         discrepancy = agent.discrepancy(batch)
         torch.manual_seed(1)
-        agent.improve_policy(batch, lambda name, loss, losses=losses: losses.append((name, loss)))
+        agent.policy_step(batch, lambda name, loss, losses=losses: losses.append((name, loss)))
         assert [name for name, _ in losses] == ["policy_optimizer"]
         torch.testing.assert_close(losses[0][1], plain + initial_alpha * (weight * discrepancy).mean())
 

@@ -11,7 +11,7 @@ from agent_parts import MAKE_BUFFER
 from torch import Tensor
 
 from pfrl_like.agents import CQL, CalQL
-from pfrl_like.batch import Batch, Future
+from pfrl_like.batch import Batch, Continuation
 from pfrl_like.learning.critics import future_returns
 from pfrl_like.replay_buffers import HindsightReplayBuffer
 from pfrl_like.testing import check_agent
@@ -34,18 +34,18 @@ def test_agent_keeps_the_contracts(critic: str, buffer: str) -> None:
     check_agent(functools.partial(make, buffer=buffer, critic=critic, entropy_target=-2.0), ENV)
 
 
-def with_future(batch: Batch, future: Future | None = None) -> Batch:
+def with_future(batch: Batch, continuation: Continuation | None = None) -> Batch:
     """The batch with steps after its own; by itself with none."""
     none = torch.zeros(0)
-    nothing = Future(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
-    return batch.replace(future=future or nothing)
+    nothing = Continuation(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
+    return batch.replace(continuation=continuation or nothing)
 
 
 def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_off() -> None:
     obs = torch.tensor([[1.0], [2.0], [3.0], [4.0]])
     batch = Batch(obs, obs, torch.tensor([1.0, 2.0, 3.0, 4.0]), 10 * obs, torch.tensor([0.5, 0.5, 0.5, 0.0]))
     # After the first row come steps 0 and 1, the end; after the second step 2, cut off; after the others none.
-    future = Future(
+    continuation = Continuation(
         first=torch.tensor([0, 2, -1, -1]), reward=torch.tensor([8.0, 16.0, 32.0]),
         discount=torch.tensor([0.5, 0.0, 0.5]), next_obs=torch.tensor([[7.0], [7.0], [100.0]]),
         after=torch.tensor([1, -1, -1]), cut=torch.tensor([2]),
@@ -56,7 +56,7 @@ def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_of
         seen.extend(states.flatten().tolist())
         return states.flatten()
 
-    returns = future_returns(with_future(batch, future), value, 1.0)
+    returns = future_returns(with_future(batch, continuation), value, 1.0)
     # 1 + (8 + 16 / 2) / 2, 2 + (32 + 100 / 2) / 2, 3 + 30 / 2, 4
     assert returns.tolist() == [9.0, 43.0, 18.0, 4.0]
     assert seen == [10.0, 20.0, 30.0, 40.0, 100.0]  # no others are asked for
@@ -65,8 +65,8 @@ def test_returns_are_those_to_the_end_and_go_on_with_a_value_where_it_was_cut_of
 @pytest.mark.parametrize("lambd", [0.5, 1.0])
 def test_a_device_is_not_waited_for_to_make_returns(lambd: float) -> None:
     number, places = torch.ones(3), torch.tensor([1, 2, -1])
-    future = Future(places, number, number, torch.ones(3, 1), places, places[1:2])
-    batch = Batch(torch.ones(3, 1), number, number, torch.ones(3, 1), number, future=future)
+    continuation = Continuation(places, number, number, torch.ones(3, 1), places, places[1:2])
+    batch = Batch(torch.ones(3, 1), number, number, torch.ones(3, 1), number, continuation=continuation)
     returns = future_returns(batch.to("meta"), lambda obs: obs.sum(1), lambd)  # without numbers to copy to the host
     assert returns.shape == (3,)
 
@@ -113,13 +113,13 @@ def test_an_update_makes_the_returns_of_the_targets() -> None:
 
 
 def test_a_horizon_cuts_returns_short() -> None:
-    assert make().sampling == {"future": math.inf} and make(horizon=5).sampling == {"future": 5}
+    assert make().sampling == {"continuation": math.inf} and make(horizon=5).sampling == {"continuation": 5}
     with pytest.raises(ValueError, match="horizon"):
         make(horizon=0)
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"batch lacks future, .* future=math.inf"):
+    with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
         make().update(make_batch())
     with pytest.raises(ValueError, match="recurrent is True, but CalQL has no recurrent form"):
         make(recurrent=True)
@@ -129,11 +129,11 @@ def test_what_does_not_fit_is_refused() -> None:
 
 def test_features_are_made_of_the_future_too() -> None:
     agent, batch = make(phi=lambda obs: 2 * obs), make_batch(n=2)
-    future = Future(
+    continuation = Continuation(
         torch.tensor([0, -1]), torch.ones(1), torch.full((1,), 0.9), batch.obs[:1], *torch.tensor([[-1], [0]])
     )
-    ready = agent._prepare(with_future(batch, future))
-    torch.testing.assert_close(ready.future.next_obs, 2 * batch.obs[:1])
+    ready = agent._prepare(with_future(batch, continuation))
+    torch.testing.assert_close(ready.continuation.next_obs, 2 * batch.obs[:1])
 
 
 @pytest.mark.slow

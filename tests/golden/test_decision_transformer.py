@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pfrl_like.agents import DecisionTransformer, DiscreteDecisionTransformer
 from pfrl_like.agents.offline.decision_transformer import predictions, returns_to_go
-from pfrl_like.batch import Batch, Future
+from pfrl_like.batch import Batch, Continuation
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.errors import ExportError
@@ -64,7 +64,7 @@ def recorded() -> MDPDataset:
 
 
 def sequences(max_len: int | None) -> Batch:
-    return recorded().sample_sequences(7, max_len, future=math.inf, rng=np.random.default_rng(0))
+    return recorded().sample_sequences(7, max_len, continuation=math.inf, rng=np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("max_len", [None, 2, 1])
@@ -92,10 +92,10 @@ def test_returns_to_go_reach_to_the_end_of_the_episode() -> None:
     buffer = EpisodicReplayBuffer(100)
     for i in range(4):
         buffer.append(np.float32([i]), np.float32([0]), float(i), np.float32([i + 1]), is_state_terminal=i == 3)
-    stored = buffer.sample_sequences(1, 2, future=math.inf)
+    stored = buffer.sample_sequences(1, 2, continuation=math.inf)
     assert returns_to_go(stored).tolist() == [{0: 6, 1: 6, 2: 5, 3: 3}[int(step)] for step in stored.obs]
-    with pytest.raises(ValueError, match="batch lacks future"):
-        returns_to_go(stored.replace(future=None))
+    with pytest.raises(ValueError, match="batch lacks continuation"):
+        returns_to_go(stored.replace(continuation=None))
 
 
 class Sees(nn.Module):
@@ -151,7 +151,9 @@ def test_importance_weights_and_kinds_of_loss() -> None:
     obs = torch.randn(3, 5)
     batch = Batch(obs, torch.tensor([0, 1, 1]), torch.zeros(3), obs, torch.ones(3), lengths=lengths)
     none = torch.zeros(0)
-    batch = batch.replace(future=Future(torch.full((3,), -1), none, none, obs[:0], none.long(), none.long()))
+    batch = batch.replace(
+        continuation=Continuation(torch.full((3,), -1), none, none, obs[:0], none.long(), none.long())
+    )
     agent.policy.eval()
     loss, error = agent.imitation_loss(batch)
     padded = torch.stack([obs[[0, 2]], torch.stack([obs[1], torch.zeros(5)])])
@@ -314,7 +316,7 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"compile": True}, "compile is True"),
         ({"gamma": 0.9}, "^DecisionTransformer has no argument gamma: its returns are not discounted"),
         ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer has no argument gamma"),
-        ({"future": 3}, "^DecisionTransformer got an unexpected keyword argument 'future'"),
+        ({"continuation": 3}, "^DecisionTransformer got an unexpected keyword argument 'continuation'"),
         ({"recurrent": True}, "recurrent is True, but DecisionTransformer has no recurrent form"),
     ],
 )

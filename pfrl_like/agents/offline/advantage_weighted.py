@@ -196,7 +196,7 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
 
     # Learning
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `advantage_weighted_loss`."""
         with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
             weight = self.weight(batch)

@@ -32,15 +32,15 @@ from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     """TD(lambda) returns R of every row, [N] (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18).
 
-    Those of transitions reach to the end of the batch's `future`, those of sequences to the end of the sequence.
+    Those of transitions reach to the end of the batch's `continuation`, those of sequences to the end of the sequence.
 
     Args:
         v_func: The value function.
-        batch: Transitions, with their `future`, or sequences.
+        batch: Transitions, with their `continuation`, or sequences.
         lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only at the end.
 
     Raises:
-        ValueError: If transitions come without their `future`, or values are not one number for each state.
+        ValueError: If transitions come without their `continuation`, or values are not one number for each state.
     """
     if batch.lengths is None:
         return future_returns(batch, lambda obs: state_value_of(v_func, batch_of_states(obs)), lambd)
@@ -73,8 +73,8 @@ class AWR(OffPolicyActorCritic):
     `n_critic_updates` steps of the value function and `n_actor_updates` steps of the policy on parts of it. An action
     counts min(exp(A / beta), max_weight) times, with A = R - V(s).
 
-    Batches of transitions for `update` need the steps after their own, `sample_batch(..., future=math.inf)`; runners
-    and the replay buffer are asked for them.
+    Batches of transitions for `update` need the steps after their own, `sample_batch(..., continuation=math.inf)`;
+    runners and the replay buffer are asked for them.
 
     Args:
         policy: Module from observations to distributions of actions with densities, such as one that ends in a
@@ -178,7 +178,7 @@ class AWR(OffPolicyActorCritic):
         if recurrent and horizon is not None:
             raise ValueError(f"horizon is {horizon}, expected None with recurrent=True: use episodic_update_len")
         self.horizon = horizon
-        self.sampling = {} if recurrent else {"future": math.inf if horizon is None else horizon}
+        self.sampling = {} if recurrent else {"continuation": math.inf if horizon is None else horizon}
         super().__init__(
             policy, {"v_func": v_func}, {"policy_optimizer": policy_optimizer, "v_func_optimizer": v_func_optimizer},
             replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
@@ -221,15 +221,15 @@ class AWR(OffPolicyActorCritic):
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
         steps = batch.replace(
             action=batch.action.float() if batch.action.dtype == torch.float64 else batch.action,
-            returns=returns, next_obs=None, next_action_mask=None, future=None, index=None, extra=None,
+            returns=returns, next_obs=None, next_action_mask=None, continuation=None, index=None, extra=None,
         )  # fmt: skip
-        value_stats = [self.improved(self.part(steps), False)[1] for _ in range(self.n_critic_updates)]
+        value_stats = [self.run_update_step(self.part(steps), False)[1] for _ in range(self.n_critic_updates)]
         with evaluating_readers(self.v_func):
             advantage = self.advantage(steps, returns)
         if self.standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         steps = steps.replace(advantage=advantage)
-        policy_stats = [self.improved(self.part(steps), True)[1] for _ in range(self.n_actor_updates)]
+        policy_stats = [self.run_update_step(self.part(steps), True)[1] for _ in range(self.n_actor_updates)]
         self.policy_updates.count += 1
         means = {
             name: torch.stack([each[name] for each in stats]).mean()
@@ -252,18 +252,18 @@ class AWR(OffPolicyActorCritic):
         drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
         return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the policy's loss, or on the value function's."""
         if with_policy:
-            return batch.reward, self.improve_policy(batch, step)
-        ((loss, error, _),) = self.descend(self.critic_losses(batch), step)
+            return batch.reward, self.policy_step(batch, step)
+        ((loss, error, _),) = self.step_critics(self.critic_losses(batch), step)
         return error, {"v_func_loss": loss.detach()}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """`awr_value_loss`."""
         return [awr_value_loss(self.v_func, batch, self.batch_accumulator)]
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `advantage_weighted_loss`."""
         loss = advantage_weighted_loss(self.policy, batch, self.weight(batch), self.batch_accumulator)
         step("policy_optimizer", loss)

@@ -142,7 +142,7 @@ class BC(OffPolicyActorCritic):
         """`bc_loss`."""
         return bc_loss(self.policy, batch, self.batch_accumulator)
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the `imitation_loss`."""
         loss, error = self.imitation_loss(batch)
         step("optimizer", loss)

@@ -189,7 +189,7 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
             )  # fmt: skip
         return value, batch.reward
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on -Q(s, pi(s, a)) of the first critic, with an action of the imitator (arXiv:1812.02900, eq. 14)."""
         with evaluating_readers(self.imitator):
             (drawn,) = imitated_actions(self.imitator, batch.obs, 1)
@@ -252,7 +252,7 @@ class DiscreteBCQ(DQN):
         self._imitator = imitator
         super().__init__(*args, **kwargs)
 
-    def further_parts(self) -> Mapping[str, nn.Module]:
+    def extra_modules(self) -> Mapping[str, nn.Module]:
         """The imitator."""
         return {"imitator": self._imitator}
 

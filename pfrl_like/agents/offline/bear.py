@@ -167,7 +167,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
             )  # fmt: skip
         return value, soft_reward(batch, log_prob, self.multiplier("temperature"))
 
-    def improve_policy(self, batch: Batch, step: Step) -> dict[str, Tensor]:
+    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the policy's loss, that of Soft Actor-Critic + alpha * (discrepancy - alpha_threshold).
 
         Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).

@@ -131,7 +131,7 @@ class CQL(SoftActorCritic):
         """Those of Soft Actor-Critic with the conservative term."""
         return (found for found, _ in self.conservative_losses(batch))
 
-    def improve_critics(
+    def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
         """Descend on the critics' losses, and on alpha's, which is `temperature_loss` of the mean gap."""
@@ -142,7 +142,7 @@ class CQL(SoftActorCritic):
                 gaps.append(gap.detach())
                 yield found
 
-        found = self.descend(losses(), step)
+        found = self.step_critics(losses(), step)
         gap = average(gaps)
         self.improve_multiplier("alpha", gap, -(self.alpha_threshold or 0.0), batch, step)
         return found, {"conservative_gap": gap}
@@ -225,8 +225,8 @@ class CalQL(CQL):
     Beside d3rlpy 2.8 the losses differ as the estimator `pfrl_like.algos.CQL` says. Its returns end without a value
     where an episode was cut off.
 
-    Batches for `update` need the steps after their own, `sample_batch(..., future=math.inf)`; runners and the replay
-    buffer are asked for them. There is no recurrent form.
+    Batches for `update` need the steps after their own, `sample_batch(..., continuation=math.inf)`; runners and the
+    replay buffer are asked for them. There is no recurrent form.
 
     Args:
         args: As `CQL`.
@@ -243,7 +243,7 @@ class CalQL(CQL):
     def __init__(self, *args: Any, horizon: int | None = None, **kwargs: Any) -> None:
         check_counts(optional=True, horizon=horizon)
         self.horizon = horizon
-        self.sampling = {"future": math.inf if horizon is None else horizon}
+        self.sampling = {"continuation": math.inf if horizon is None else horizon}
         super().__init__(*args, **kwargs)
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
@@ -255,7 +255,7 @@ class CalQL(CQL):
         """As of `CQL`, with the returns."""
         with evaluating_readers(self.policy):
             returns = future_returns(batch, self.target_value, 1.0)
-        return super().learn(batch.replace(returns=returns, future=None))
+        return super().learn(batch.replace(returns=returns, continuation=None))
 
     def target_value(self, obs: Any) -> Tensor:
         """Least value, under the critics' targets, of an action of the policy, [n]."""

@@ -111,16 +111,18 @@ def returns_to_go(batch: Batch) -> Tensor:
     """Sum of the rewards from every row's step to the end of its episode, or as far as it is known, [N].
 
     Raises:
-        ValueError: If the batch comes without its `future`.
+        ValueError: If the batch comes without its `continuation`.
     """
-    future = batch.future
-    if future is None:
-        raise ValueError("batch lacks future, from which returns are made: give future=math.inf to sample_sequences")
-    if not len(future.reward):
+    continuation = batch.continuation
+    if continuation is None:
+        raise ValueError(
+            "batch lacks continuation, from which returns are made: give continuation=math.inf to sample_sequences"
+        )
+    if not len(continuation.reward):
         return batch.reward
-    ones = torch.ones_like(future.reward)
-    rest = linked_lambda_returns(future.reward, ones, torch.zeros_like(ones), future.after, 1.0)
-    return batch.reward + torch.where(future.first >= 0, rest[future.first.clamp(min=0)], 0.0)
+    ones = torch.ones_like(continuation.reward)
+    rest = linked_lambda_returns(continuation.reward, ones, torch.zeros_like(ones), continuation.after, 1.0)
+    return batch.reward + torch.where(continuation.first >= 0, rest[continuation.first.clamp(min=0)], 0.0)
 
 
 def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
@@ -152,8 +154,8 @@ class DecisionTransformer(BC):
     """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
 
     It learns from sequences of `context_size` steps, drawn with the steps after them: `sample_sequences(...,
-    future=math.inf)`, as runners do. Online every episode begins with `target_return`, from which the rewards that come
-    are taken.
+    continuation=math.inf)`, as runners do. Online every episode begins with `target_return`, from which the rewards
+    that come are taken.
 
     Args:
         args: As `BC`; the policy is a `ReturnConditionedTransformer`, the replay buffer an episodic one.
@@ -171,7 +173,7 @@ class DecisionTransformer(BC):
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
     may_be_recurrent = False
     learns_from_sequences = True
-    sampling = {"future": math.inf}  # noqa: RUF012 - as in the base
+    sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
     policy: Any
     context_size: Any = Fixed()

@@ -89,7 +89,7 @@ class ImitatorMixin(OffPolicyActorCritic):
         check_numbers_in(self, beta=(0, None), rl_start_step=(0, None))
         self._imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The imitator."""
         return self._imitator
 
@@ -97,13 +97,13 @@ class ImitatorMixin(OffPolicyActorCritic):
         """A step of all, or of the imitator alone before `rl_start_step`."""
         if self.optim_t >= self.rl_start_step:
             return super().learn(batch)
-        return self.improved(batch.replace(action=batch.action.float()), False, True)
+        return self.run_update_step(batch.replace(action=batch.action.float()), False, True)
 
-    def improve(
+    def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the other losses, then on the imitator's, or on the latter alone."""
-        found = None if only_imitation else super().improve(batch, step, with_policy)
+        found = None if only_imitation else super().update_step(batch, step, with_policy)
         loss, error = imitation_loss(self.imitator, batch, self.beta, self.batch_accumulator)
         step("imitator_optimizer", loss)
         td_error, stats = found or (error, {"loss": loss.detach()})

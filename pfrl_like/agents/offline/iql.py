@@ -128,7 +128,7 @@ class IQL(AdvantageWeightedActorCritic):
         self._further = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
         super().__init__(*args, **kwargs)
 
-    def further_parts(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The value function."""
         return self._further
 
@@ -137,12 +137,12 @@ class IQL(AdvantageWeightedActorCritic):
         super().check_declared(modules)
         check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
 
-    def improve(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the losses of critics and policy, and on `iql_value_loss`, all of the value function as it was."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
-        td_error, stats = super().improve(batch.replace(advantage=q - v), step, with_policy)
+        td_error, stats = super().update_step(batch.replace(advantage=q - v), step, with_policy)
         step("v_func_optimizer", loss)
         return td_error, {**stats, "v_func_loss": loss.detach(), "v": v}
 
@@ -154,6 +154,6 @@ class IQL(AdvantageWeightedActorCritic):
             yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self.loss_options)
 
     def weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage that `improve` has put into the batch."""
+        """`exponential_weight` of the advantage that `update_step` has put into the batch."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, 1 / self.beta, self.max_weight)

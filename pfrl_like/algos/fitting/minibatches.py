@@ -107,8 +107,8 @@ class TrainingData:
 
 def batch_for(agent: Any, transitions: TransitionMiniBatch, discrete_action: bool) -> Batch:
     """Transitions as an agent learns from them, with what comes after them, by their links, if it looks at that."""
-    future = getattr(agent, "sampling", {}).get("future", 0)
-    return batch_of(transitions, agent.gamma, agent.device, discrete_action, future=future)
+    continuation = getattr(agent, "sampling", {}).get("continuation", 0)
+    return batch_of(transitions, agent.gamma, agent.device, discrete_action, continuation=continuation)
 
 
 def drawn_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ...] | None) -> "DrawnData":

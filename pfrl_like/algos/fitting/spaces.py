@@ -317,10 +317,12 @@ class BatchScaling:
                 next_action=None if following is None else self.action_scaler.transform(following),
             )
         if self.reward_scaler is not None:
-            future = batch.future
-            if future is not None:
-                future = dataclasses.replace(future, reward=self.reward_scaler.transform(future.reward))
-            batch = batch.replace(reward=self.reward_scaler.transform(batch.reward), future=future)
+            continuation = batch.continuation
+            if continuation is not None:
+                continuation = dataclasses.replace(
+                    continuation, reward=self.reward_scaler.transform(continuation.reward)
+                )
+            batch = batch.replace(reward=self.reward_scaler.transform(batch.reward), continuation=continuation)
         return batch if self.augment is None else self.augment(batch)
 
 

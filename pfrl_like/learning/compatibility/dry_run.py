@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 @torch.no_grad()
-def try_critics(agent: Any, observation_space: Any, distribution: Distribution) -> None:
+def dry_run_critics(agent: Any, observation_space: Any, distribution: Distribution) -> None:
     """Ask the critics of an agent for values and losses, which leaves no trace.
 
     Args:

@@ -207,7 +207,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
     if agent.hooked_updates:  # the graph was freed
         steps = {**steps, **_outputs(agent, agent.hooked_batch, steps["t_start"])}
     loss = given_loss(agent, "compute_loss", **steps)
-    agent.descend(loss)
+    agent.step_shared(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL leaves them
     agent.hooked_updates += 1
     return loss.new_zeros(0), {"loss": loss.detach()}

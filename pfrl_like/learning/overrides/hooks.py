@@ -194,9 +194,9 @@ HOOKS: tuple[Hook, ...] = (
     # Variants of ours whose update has more parts than the hooks of the agent that they extend.
     *_refused(
         "BEAR",
-        update_q_func=("batch", "improve_critics(batch, step)"),
-        update_policy_and_temperature=("batch", "improve_policy(batch, step)"),
-        update_temperature=("log_prob", "improve_policy(batch, step)"),
+        update_q_func=("batch", "critics_step(batch, step)"),
+        update_policy_and_temperature=("batch", "policy_step(batch, step)"),
+        update_temperature=("log_prob", "policy_step(batch, step)"),
     ),
 )
 

@@ -241,7 +241,7 @@ def test_a_critic_is_asked_for_its_loss_after_the_descent_on_the_one_before() ->
     order: list[str] = []
     for name in ("q_func1", "q_func2"):
         getattr(agent, name).register_forward_hook(lambda *_, name=name: order.append(name))
-    agent.improve_critics(batch, lambda optimizer, loss: order.append(optimizer))
+    agent.critics_step(batch, lambda optimizer, loss: order.append(optimizer))
     assert order == ["q_func1", "q_func1_optimizer", "q_func2", "q_func2_optimizer"]
 
 
@@ -250,7 +250,7 @@ def test_losses_of_more_or_fewer_critics_than_there_are_are_refused() -> None:
     first, second = agent.critic_losses(make_batch())
     for losses, message in (([first], "gave 1 losses"), ([first, second, second], "gave 3 losses")):
         with pytest.raises(ValueError, match=f"{message}, expected one for each of q_func1, q_func2"):
-            agent.descend(losses, lambda optimizer, loss: None)
+            agent.step_critics(losses, lambda optimizer, loss: None)
 
 
 def test_each_networks_gradient_is_clipped() -> None:
@@ -267,7 +267,7 @@ def test_each_networks_gradient_is_clipped() -> None:
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_policys_loss_gives_critics_no_gradient(agent: str) -> None:
     made, losses = make_agent(agent), []
-    made.improve_policy(make_batch(), lambda name, loss: losses.append((name, loss)))
+    made.policy_step(make_batch(), lambda name, loss: losses.append((name, loss)))
     for name, loss in losses:
         made.gradient_steps[name](loss)
     assert all(param.grad is None for critic in made.critics for param in critic.parameters())
@@ -280,7 +280,7 @@ def test_weights_and_accumulator_count_in_every_loss(agent: str) -> None:
         torch.manual_seed(0)
         made, found = make_agent(agent, **options), []
         torch.manual_seed(1)
-        made.improve(batch, lambda name, loss: found.append(loss.item()))
+        made.update_step(batch, lambda name, loss: found.append(loss.item()))
         return found
 
     plain = make_batch().replace(weight=None)
@@ -367,7 +367,7 @@ def test_the_temperature_weighs_the_entropy_in_target_and_policy() -> None:
         made = make_agent("SoftActorCritic", entropy_target=None, initial_temperature=temperature)
         torch.manual_seed(1)
         rewards.append(made.bootstrap(make_batch())[1])
-        losses.append(made.improve_policy(make_batch(), lambda name, loss: None)["policy_loss"])
+        losses.append(made.policy_step(make_batch(), lambda name, loss: None)["policy_loss"])
     torch.testing.assert_close(rewards[0], make_batch().reward)
     assert not torch.allclose(rewards[1], rewards[0]) and losses[0] != losses[1]
 

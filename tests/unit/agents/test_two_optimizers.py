@@ -189,7 +189,9 @@ def test_actors_act_by_the_policy_of_the_learner() -> None:
 
 
 def test_what_cannot_be_compiled_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"compile is True, but ActorCritic defines learn\(batch\) and not improve"):
+    with pytest.raises(
+        ValueError, match=r"compile is True, but ActorCritic defines learn\(batch\) and not update_step"
+    ):
         make_actor_critic(compile=True)
 
 

@@ -15,7 +15,7 @@ from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.saving import write_model
 from pfrl_like.augmentation import AugmentationPipeline
-from pfrl_like.batch import Future, concatenate_batches
+from pfrl_like.batch import Continuation, concatenate_batches
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
@@ -127,8 +127,8 @@ def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
     arrays = data.sample(12, n_frames)
     rows = [transition.row for transition in arrays]
     index = np.searchsorted(data.table.steps, rows)
-    one = batch_of(arrays, 0.5, "cpu", False, future=np.inf)
-    other = data.batch(index, 0.5, n_frames=n_frames, future=np.inf)
+    one = batch_of(arrays, 0.5, "cpu", False, continuation=np.inf)
+    other = data.batch(index, 0.5, n_frames=n_frames, continuation=np.inf)
     for lambd in (0.7, 1.0):
         returns = [td_lambda_returns(lambda obs: obs.float().mean((1, 2, 3)), batch, lambd) for batch in (one, other)]
         assert torch.allclose(*returns)
@@ -137,14 +137,14 @@ def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
 @pytest.mark.parametrize("lambd", [0.5, 1.0])
 def test_batches_with_a_future_are_joined(lambd: float) -> None:
     data = vectors(False)
-    parts = [data.batch(np.arange(i, i + 10), 0.9, future=np.inf) for i in (0, 30)]
+    parts = [data.batch(np.arange(i, i + 10), 0.9, continuation=np.inf) for i in (0, 30)]
     parts.append(data.batch(np.arange(60, 65), 0.9))
 
     def returns(batch: Any) -> torch.Tensor:
         return td_lambda_returns(lambda obs: obs.sum(1), batch, lambd)
 
     last = parts[2].replace(
-        future=Future(torch.full((5,), -1), *[torch.zeros(0)] * 2, torch.zeros(0, 4), *[torch.zeros(0)] * 2)
+        continuation=Continuation(torch.full((5,), -1), *[torch.zeros(0)] * 2, torch.zeros(0, 4), *[torch.zeros(0)] * 2)
     )
     expected = torch.cat([returns(part) for part in (*parts[:2], last)])
     assert torch.allclose(returns(concatenate_batches(parts)), expected)

@@ -19,16 +19,16 @@ def more(buffer: ReplayBuffer, first: int, count: int) -> None:
 
 def rewards_after(buffer: ReplayBuffer, n: int, horizon: float) -> dict[float, list[float]]:
     """For the reward of each item of a draw those of the steps after it, found by their links."""
-    batch = buffer.sample_batch(n, future=horizon)
-    future, found = batch.future, {}
-    assert future is not None
-    assert len({*future.reward.tolist()}) == len(future.reward)  # each step once
-    assert torch.equal(future.cut, ((future.after < 0) & (future.discount > 0)).nonzero().flatten())
-    for own, place in zip(batch.reward.tolist(), future.first.tolist(), strict=True):
+    batch = buffer.sample_batch(n, continuation=horizon)
+    continuation, found = batch.continuation, {}
+    assert continuation is not None
+    assert len({*continuation.reward.tolist()}) == len(continuation.reward)  # each step once
+    assert torch.equal(continuation.cut, ((continuation.after < 0) & (continuation.discount > 0)).nonzero().flatten())
+    for own, place in zip(batch.reward.tolist(), continuation.first.tolist(), strict=True):
         found[own] = []
         while place >= 0:
-            found[own].append(future.reward[place].item())
-            place = int(future.after[place])
+            found[own].append(continuation.reward[place].item())
+            place = int(continuation.after[place])
     return found
 
 
@@ -56,14 +56,14 @@ def test_a_draw_does_not_look_at_the_whole_store() -> None:
     assert (places == -1).all()
 
 
-@pytest.mark.parametrize("future", [-1, math.nan])
-def test_a_number_of_steps_that_cannot_be_is_refused(future: float) -> None:
+@pytest.mark.parametrize("continuation", [-1, math.nan])
+def test_a_number_of_steps_that_cannot_be_is_refused(continuation: float) -> None:
     buffer = ReplayBuffer()
     more(buffer, 0, 10)
     column = np.zeros((10, 1), np.float32)
     dataset = MDPDataset.from_arrays(column, column, np.arange(10.0), np.arange(10) % 5 == 4)
     for source in (buffer, dataset):
-        with pytest.raises(ValueError, match="future: got .*, expected a number of steps"):
-            source.sample_batch(2, future=future)
-    with pytest.raises(ValueError, match="future: got"):
-        dataset.sample_sequences(2, future=future)
+        with pytest.raises(ValueError, match="continuation: got .*, expected a number of steps"):
+            source.sample_batch(2, continuation=continuation)
+    with pytest.raises(ValueError, match="continuation: got"):
+        dataset.sample_sequences(2, continuation=continuation)

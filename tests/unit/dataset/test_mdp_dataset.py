@@ -431,9 +431,9 @@ def test_sampling_is_repeatable_and_without_repetition() -> None:
 
 
 def test_double_precision_becomes_single_in_a_batch() -> None:
-    batch = MDPDataset(*ROWS, reward_convention="next_row").sample_batch(2, future=np.inf)
+    batch = MDPDataset(*ROWS, reward_convention="next_row").sample_batch(2, continuation=np.inf)
     assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}
-    assert batch.future.next_obs.dtype == torch.float32
+    assert batch.continuation.next_obs.dtype == torch.float32
 
 
 def test_vectors_are_not_stacked() -> None:

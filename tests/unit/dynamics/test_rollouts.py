@@ -175,7 +175,8 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "needed"), [(CalQL, "future"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, future")]
+    ("kind", "needed"),
+    [(CalQL, "continuation"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, continuation")],
 )
 def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, needed: str) -> None:
     message = f"agent is a {kind.__name__}, which learns from {needed}, but .* single transitions"

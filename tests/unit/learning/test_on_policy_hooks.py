@@ -213,13 +213,13 @@ def test_several_environments_have_steps_of_their_own(owner: str) -> None:
 def count_steps(agent: Any) -> list[Any]:
     """Grows by one with each step of the optimiser."""
     steps: list[Any] = []
-    kept = {"descend": getattr(agent, "descend", None)}
+    kept = {"step_shared": getattr(agent, "step_shared", None)}
 
     def counted(function: Any) -> Any:
         return lambda *args, **kwargs: (steps.append(1), function(*args, **kwargs))[1]
 
-    if kept["descend"] is not None:
-        agent.descend = counted(agent.descend)
+    if kept["step_shared"] is not None:
+        agent.step_shared = counted(agent.step_shared)
     elif isinstance(agent, agents.REINFORCE):
         agent.optimizer.step = counted(agent.optimizer.step)
     else:

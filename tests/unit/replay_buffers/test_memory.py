@@ -330,7 +330,7 @@ def test_what_a_container_cannot_tell_is_refused():
     buffer.memory = []
     for i in range(3):
         buffer.append(**step(i))
-    for options in ({"future": 2}, {"n_frames": 2}):
+    for options in ({"continuation": 2}, {"n_frames": 2}):
         with pytest.raises(TypeError, match="memory is a list, of which neither"):
             buffer.sample_batch(1, **options)
     with pytest.raises(TypeError, match="memory is a list of items of up to 2 steps, which can be neither saved"):
