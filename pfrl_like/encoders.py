@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 #: What `encoder_params` may hold, and the defaults, for images and for vectors.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}
@@ -43,8 +43,8 @@ class Encoder(nn.Module):
         obs, action = x if self.takes_action else (x, None)
         obs = obs if self.scaler is None else self.scaler.transform(obs)
         obs = obs.to(self.dtype)
-        features = obs if self.body is None else call(self.body, obs)
-        out: Tensor = call(self.head, features if action is None else torch.cat((features, action), dim=-1))
+        features = obs if self.body is None else fast_forward(self.body, obs)
+        out: Tensor = fast_forward(self.head, features if action is None else torch.cat((features, action), dim=-1))
         return out
 
 

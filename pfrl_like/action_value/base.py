@@ -121,7 +121,7 @@ def as_rows(i: Any, n: int) -> Any:
 Value = TypeVar("Value")
 
 
-class once(Generic[Value]):
+class lazy_attribute(Generic[Value]):
     """`functools.cached_property` without the lock that it has in Python 3.11, which a compiler cannot trace.
 
     Args:

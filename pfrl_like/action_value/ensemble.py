@@ -6,7 +6,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import once
+from pfrl_like.action_value.base import lazy_attribute
 from pfrl_like.action_value.discrete import DiscreteActionValue, DistributionalDiscreteActionValue, unchanged
 from pfrl_like.action_value.quantile import (
     FullyParametrizedActionValue,
@@ -108,7 +108,7 @@ class EnsembleActionValue(DiscreteActionValue):
         self.action_mask = self.members[0].action_mask
         self.q_values_formatter = unchanged
 
-    @once
+    @lazy_attribute
     def q_values(self) -> Tensor:
         """Means, or least, of their values, [B, n_actions]."""
         values = torch.stack([member.q_values for member in self.members])

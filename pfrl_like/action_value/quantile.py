@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from pfrl_like.action_value.base import once
+from pfrl_like.action_value.base import lazy_attribute
 from pfrl_like.action_value.discrete import DiscreteActionValue, Formatter, unchanged
 from pfrl_like.functions.losses import even_fractions, huber, quantile_huber, td_target
 
@@ -44,7 +44,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         self.taus = taus
         self.masses = masses
 
-    @once
+    @lazy_attribute
     def q_values(self) -> Tensor:
         """Means of the returns, [B, n_actions]."""
         return self.mean_of(self.quantiles)
@@ -153,22 +153,22 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
         quantiles = self.quantile_function(self.features, taus)
         return QuantileDiscreteActionValue(quantiles, action_mask=self.action_mask, taus=taus)
 
-    @once
+    @lazy_attribute
     def taus(self) -> Tensor:
         """The fractions of which means are made, [B, K]."""
         return self.draw(self.thresholds.K)
 
-    @once
+    @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
         """The quantiles of which means are made."""
         return self(self.taus)
 
-    @once
+    @lazy_attribute
     def q_values(self) -> Tensor:
         """Means of the returns, [B, n_actions]."""
         return self.quantile_value.q_values
 
-    @once
+    @lazy_attribute
     def n_actions(self) -> int:
         """Number of actions."""
         with torch.no_grad():  # one quantile of one state is enough to tell
@@ -242,17 +242,17 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         self.masses = masses
         self.entropy_coeff = entropy_coeff
 
-    @once
+    @lazy_attribute
     def edges(self) -> Tensor:
         """Where one part ends and the next begins, tau_1 to tau_n = 1, [B, n]."""
         return self.masses.cumsum(1)
 
-    @once
+    @lazy_attribute
     def taus(self) -> Tensor:
         """The middles of the parts, [B, n], without gradient."""
         return (self.edges - self.masses / 2).detach()
 
-    @once
+    @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
         """The quantiles in the middles of the parts."""
         value = self(self.taus)

@@ -18,7 +18,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -92,8 +92,8 @@ class DDPG(OffPolicyActorCritic):
     elementwise = staticmethod(square)
     hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
 
-    actor_optimizer: Any = Fixed()
-    critic_optimizer: Any = Fixed()
+    actor_optimizer: Any = ConstructorOnly()
+    critic_optimizer: Any = ConstructorOnly()
     q_func: Any
     target_q_func: Any
 

@@ -25,7 +25,7 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import sequence_outputs
 
 NextAction = Callable[[Any, Batch], Tensor]
@@ -37,7 +37,7 @@ def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     if batch.lengths is None:
-        value = call(q_function, obs)
+        value = fast_forward(q_function, obs)
     else:
         state = batch.next_recurrent_state if next else batch.recurrent_state
         value = sequence_outputs(q_function, obs, state, batch.lengths)
@@ -252,7 +252,7 @@ class DQN(OffPolicyAgent, RecordedDataMixin):
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
         """What the Q-function, or each of an ensemble, holds of observations and actions, [n_members, N]."""
-        value = call(self.model, obs)
+        value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:

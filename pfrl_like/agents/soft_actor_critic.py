@@ -24,7 +24,7 @@ from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -159,10 +159,10 @@ class SoftActorCritic(OffPolicyActorCritic):
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
-    policy_optimizer: Any = Fixed()
-    q_func1_optimizer: Any = Fixed()
-    q_func2_optimizer: Any = Fixed()
-    temperature_optimizer: Any = Fixed()
+    policy_optimizer: Any = ConstructorOnly()
+    q_func1_optimizer: Any = ConstructorOnly()
+    q_func2_optimizer: Any = ConstructorOnly()
+    temperature_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

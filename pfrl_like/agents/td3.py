@@ -20,7 +20,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed, check_function
+from pfrl_like.utils.checks import ConstructorOnly, check_function
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -109,9 +109,9 @@ class TD3(OffPolicyActorCritic):
     acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
 
-    policy_optimizer: Any = Fixed()
-    q_func1_optimizer: Any = Fixed()
-    q_func2_optimizer: Any = Fixed()
+    policy_optimizer: Any = ConstructorOnly()
+    q_func1_optimizer: Any = ConstructorOnly()
+    q_func2_optimizer: Any = ConstructorOnly()
     q_func1: Any
 
     def __init__(

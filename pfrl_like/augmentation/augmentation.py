@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from pfrl_like.utils.checks import check_numbers
-from pfrl_like.utils.plain_values import Described
+from pfrl_like.utils.plain_values import Configurable
 
 #: Source of random numbers: a generator on any device; None is torch's global stream of the batch's device.
 RandomNumbers = torch.Generator | None
 
 
-class Augmentation(Described):
+class Augmentation(Configurable):
     """A random change of observations that leaves their meaning: a function of (batch, rng).
 
     Subclasses are dataclasses, whose fields are the parameters.

@@ -14,7 +14,7 @@ from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 #: First bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
@@ -152,7 +152,7 @@ class DynamicsModel(AttributeSavingMixin):
     gamma = 1.0
     #: As of agents: changes a minibatch before it is learnt from.
     augment: Callable[[Batch], Batch] | None = None
-    n_actions: Any = Fixed()
+    n_actions: Any = ConstructorOnly()
 
     def __init__(
         self,

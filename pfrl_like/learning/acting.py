@@ -24,7 +24,7 @@ from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, is_recurrent, sequence_outputs
 
 #: What networks raise that cannot take in what they are given.
@@ -151,7 +151,7 @@ class ActingMixin(ExportingMixin):
         module = getattr(self, self.acting_attributes[0])
         try:
             if self.memory is None:
-                value = call(module, obs)
+                value = fast_forward(module, obs)
             else:
                 value = self.memory.forward(module, obs, self.training, active)
         except MISFITS as error:
@@ -399,7 +399,7 @@ def at_rows(some: Tensor, rows: Tensor, k: int) -> Tensor:
 def output_of(model: Any, batch: Batch) -> Any:
     """What a module gives for the rows of a minibatch, of steps or of sequences."""
     if batch.lengths is None or not is_recurrent(model):
-        return call(model, batch.obs)
+        return fast_forward(model, batch.obs)
     return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
 
 

@@ -24,10 +24,10 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 
@@ -68,9 +68,9 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
     hooked_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
-    phi: Any = Fixed()
-    batch_states: Any = Fixed()
-    recurrent: Any = Fixed()
+    phi: Any = ConstructorOnly()
+    batch_states: Any = ConstructorOnly()
+    recurrent: Any = ConstructorOnly()
     obs_normalizer: None = None
 
     def __init__(
@@ -309,7 +309,7 @@ class AsyncActorCritic(PolicyActingMixin, SharedModelMixin, BatchAgent, metaclas
                 _, state = forward(self.model, batch.obs, batch.recurrent_state, batch.lengths)
                 outputs, _ = forward(self.model, last, state)
             else:
-                outputs = call(self.model, last)
+                outputs = fast_forward(self.model, last)
             return self.state_value(outputs, mask).reshape(1)
 
     def _running_mean(self, name: str, values: Tensor) -> float:

@@ -19,7 +19,7 @@ from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.acting import wrong_critic
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,
     is_recurrent,
@@ -33,7 +33,7 @@ def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
     """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     if batch.lengths is None:
-        distribution = call(policy, obs)
+        distribution = fast_forward(policy, obs)
     else:
         state = batch.next_recurrent_state if next else batch.recurrent_state
         distribution = sequence_outputs(policy, obs, state, batch.lengths)
@@ -59,7 +59,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
     """
     obs = next_obs_of(batch) if next else batch.obs
     if batch.lengths is None or not is_recurrent(critic):
-        output = call(critic, (obs, batch.action if action is None else action))
+        output = fast_forward(critic, (obs, batch.action if action is None else action))
     elif action is None:
         output = sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
     else:

@@ -40,7 +40,7 @@ from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
@@ -91,13 +91,13 @@ class OffPolicyAgent(
     hooked_batch: Batch | None = None
 
     #: What other parts of the agent were built with.
-    optimizer: Any = Fixed()
-    phi: Any = Fixed()
-    batch_states: Any = Fixed()
-    recurrent: Any = Fixed()
-    max_grad_norm: Any = Fixed()
-    num_steps: Any = Fixed()
-    burn_in: Any = Fixed()
+    optimizer: Any = ConstructorOnly()
+    phi: Any = ConstructorOnly()
+    batch_states: Any = ConstructorOnly()
+    recurrent: Any = ConstructorOnly()
+    max_grad_norm: Any = ConstructorOnly()
+    num_steps: Any = ConstructorOnly()
+    burn_in: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -28,9 +28,9 @@ from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, mak
 from pfrl_like.learning.update_guard import GuardMixin
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 
@@ -66,10 +66,10 @@ class OnPolicyAgent(
     hooked_episodes: Episodes | None = None
 
     #: What other parts of the agent were built with.
-    phi: Any = Fixed()
-    batch_states: Any = Fixed()
-    recurrent: Any = Fixed()
-    max_grad_norm: Any = Fixed()
+    phi: Any = ConstructorOnly()
+    batch_states: Any = ConstructorOnly()
+    recurrent: Any = ConstructorOnly()
+    max_grad_norm: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -370,7 +370,7 @@ class OnPolicyAgent(
         """Distributions and values, [N], of observations that each come with a recurrent state of their own."""
         obs = self.normalized(obs)
         if self.memory is None:
-            output = call(self.model, obs)
+            output = fast_forward(self.model, obs)
         else:
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]

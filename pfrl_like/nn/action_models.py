@@ -9,7 +9,7 @@ from pfrl_like.batch import first_leaf, map_nested
 from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 #: Bounds of the logarithm of a latent deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0
@@ -51,7 +51,7 @@ class ConditionalVAE(nn.Module):
             ValueError: If the encoder gives another number of numbers.
         """
         obs, _ = obs_and_action
-        encoded = call(self.encoder, obs_and_action)
+        encoded = fast_forward(self.encoder, obs_and_action)
         if encoded.shape[-1] != 2 * self.latent_size:
             raise ValueError(
                 f"encoder gives {encoded.shape[-1]} numbers, expected {2 * self.latent_size}, twice the latent_size"
@@ -59,7 +59,7 @@ class ConditionalVAE(nn.Module):
         mean, log_std = encoded.chunk(2, -1)
         log_std = log_std.clamp(*_LOG_STD)
         latent = torch.addcmul(mean, log_std.exp(), torch.randn_like(mean))
-        return call(self.decoder, (obs, latent)), mean, log_std
+        return fast_forward(self.decoder, (obs, latent)), mean, log_std
 
     def draw(self, obs: Any, n: int) -> Tensor:
         """N actions for each of N observations, [n, N, A], of latent numbers drawn from N(0, 1), cut off at +-0.5."""
@@ -67,7 +67,7 @@ class ConditionalVAE(nn.Module):
         rows, parameter = like.shape[0], next(self.decoder.parameters(), like)
         drawn = torch.randn(rows * n, self.latent_size, device=like.device, dtype=parameter.dtype)
         latent = drawn.clamp(-_LATENT_BOUND, _LATENT_BOUND).view(rows, n, self.latent_size).transpose(0, 1)
-        return apply_in_chunks(lambda states, part: call(self.decoder, (states, part)), obs, latent)
+        return apply_in_chunks(lambda states, part: fast_forward(self.decoder, (states, part)), obs, latent)
 
 
 class ReturnConditionedTransformer(nn.Module):

@@ -5,7 +5,7 @@ from typing import Any
 from torch import nn
 
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call, declares, output_of
+from pfrl_like.utils.modules import declares, fast_forward, output_of
 from pfrl_like.utils.recurrent import Recurrent
 
 
@@ -31,5 +31,5 @@ class Branched(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
         """The branches' outputs, as a tuple."""
         if len(args) == 1 and not kwargs:
-            return tuple(call(module, args[0]) for module in self.child_modules)
+            return tuple(fast_forward(module, args[0]) for module in self.child_modules)
         return tuple(module(*args, **kwargs) for module in self.child_modules)

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from pfrl_like.initializers import init_chainer_default, init_lecun_normal
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 
 @ignores_training
@@ -48,6 +48,6 @@ class MLP(nn.Module):
         """[..., in_size] to [..., out_size]."""
         if self.hidden_sizes:
             for layer in self.hidden_layers:
-                x = self.nonlinearity(call(layer, x))
-        out: Tensor = call(self.output, x)
+                x = self.nonlinearity(fast_forward(layer, x))
+        out: Tensor = fast_forward(self.output, x)
         return out

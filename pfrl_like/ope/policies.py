@@ -25,7 +25,7 @@ from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 
 class GreedyPolicy(nn.Module):
@@ -47,7 +47,7 @@ class GreedyPolicy(nn.Module):
 
     def forward(self, obs: Any) -> Any:
         """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
-        value: ActionValue = call(self.q_function, obs)
+        value: ActionValue = fast_forward(self.q_function, obs)
         return GreedyChoice(value, self.epsilon) if hasattr(value, "n_actions") else self.certain(value.greedy_actions)
 
 
@@ -83,7 +83,7 @@ class FirstOfModel(nn.Module):
 
     def forward(self, obs: Any) -> Any:
         """The distributions."""
-        return call(self.model, obs)[0]
+        return fast_forward(self.model, obs)[0]
 
 
 class StillPolicy(nn.Module):
@@ -101,7 +101,7 @@ class StillPolicy(nn.Module):
     def forward(self, obs: Any) -> Any:
         """The distributions."""
         with holding_still(self):
-            return call(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
+            return fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
 
 
 class RescaledPolicy(nn.Module):
@@ -118,7 +118,7 @@ class RescaledPolicy(nn.Module):
 
     def forward(self, obs: Any) -> Any:
         """The distributions, which have densities if those of scaled actions have."""
-        scaled = call(self.policy, obs)
+        scaled = fast_forward(self.policy, obs)
         mode = mode_of(scaled)
         if not getattr(scaled, "has_density", True):
             return self.certain(self.scaler.reverse_transform(mode))

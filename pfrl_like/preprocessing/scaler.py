@@ -12,12 +12,12 @@ from torch import Tensor
 
 from pfrl_like.errors import NotFittedError
 from pfrl_like.utils.checks import check_finite, check_numbers
-from pfrl_like.utils.plain_values import Described
+from pfrl_like.utils.plain_values import Configurable
 
 Array = NDArray[np.float64]
 
 
-class Scaler(Described):
+class Scaler(Configurable):
     """An invertible map of observations, actions or rewards, made of torch operations.
 
     It can be traced, compiled and exported as a part of a policy. `column` names the array of an episode that it is

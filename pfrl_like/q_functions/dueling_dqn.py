@@ -13,7 +13,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:
@@ -99,8 +99,8 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """The return distributions of B states, from frames [B, n_input_channels, 84, 84]."""
-        hidden = self.activation(call(self.main_stream, features(self.conv_layers, self.activation, x)))
+        hidden = self.activation(fast_forward(self.main_stream, features(self.conv_layers, self.activation, x)))
         for_advantage, for_value = hidden.chunk(2, dim=1)
-        advantage = call(self.a_stream, for_advantage).unflatten(1, (self.n_actions, self.n_atoms))
-        logits = dueling(call(self.v_stream, for_value).unsqueeze(1), advantage)
+        advantage = fast_forward(self.a_stream, for_advantage).unflatten(1, (self.n_actions, self.n_atoms))
+        logits = dueling(fast_forward(self.v_stream, for_value).unsqueeze(1), advantage)
         return DistributionalDiscreteActionValue(logits.softmax(2), self.z_values)

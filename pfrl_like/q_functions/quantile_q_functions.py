@@ -18,7 +18,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call, declares_input_of
+from pfrl_like.utils.modules import declares_input_of, fast_forward
 from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
 
 
@@ -61,7 +61,7 @@ class CosineBasisLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Fractions of any shape to [..., out_size]."""
-        out: Tensor = call(self.linear, torch.cos(x.unsqueeze(-1) * self.frequencies))
+        out: Tensor = fast_forward(self.linear, torch.cos(x.unsqueeze(-1) * self.frequencies))
         return out
 
 
@@ -80,13 +80,13 @@ class _Quantiles(nn.Module):
         Raises:
             ValueError: If `phi` does not give what the features can be multiplied with.
         """
-        embedding = call(self.phi, taus)
+        embedding = fast_forward(self.phi, taus)
         if embedding.shape != (*taus.shape, features.shape[1]):
             raise ValueError(
                 f"phi gives {tuple(embedding.shape)} for fractions {tuple(taus.shape)}, expected "
                 f"{(*taus.shape, features.shape[1])}, since psi gives features {tuple(features.shape)}"
             )
-        rows: Tensor = call(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
+        rows: Tensor = fast_forward(self.f, (features.unsqueeze(1) * embedding).flatten(0, 1))
         return rows.view(*taus.shape, -1)
 
 
@@ -133,7 +133,7 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
         """The quantile functions of B states."""
-        return self._value(call(self.psi, x))
+        return self._value(fast_forward(self.psi, x))
 
     def _value(self, features: Tensor) -> ImplicitQuantileActionValue:
         return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds)
@@ -193,8 +193,8 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
 
     def forward(self, x: Any) -> FullyParametrizedActionValue:
         """The quantiles of B states at the fractions that are proposed for them."""
-        features = call(self.psi, x)
-        masses = call(self.proposal, features.detach()).softmax(1)
+        features = fast_forward(self.psi, x)
+        masses = fast_forward(self.proposal, features.detach()).softmax(1)
         return FullyParametrizedActionValue(features, self.quantiles, masses, self.entropy_coeff)
 
 
@@ -237,7 +237,7 @@ class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunct
 
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
         """The quantiles of B states."""
-        return QuantileDiscreteActionValue(call(self.model, x))
+        return QuantileDiscreteActionValue(fast_forward(self.model, x))
 
 
 class QuantileFCStateQFunctionWithDiscreteAction(QuantileSingleModelStateQFunctionWithDiscreteAction):

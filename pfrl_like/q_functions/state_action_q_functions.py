@@ -20,7 +20,7 @@ from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.q_functions.state_q_functions import hidden_sizes_of, pair, side_by_side
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call, declares_input_of
+from pfrl_like.utils.modules import declares_input_of, fast_forward
 
 
 class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
@@ -303,7 +303,7 @@ class QFunctionEnsemble(nn.Module):
 
     def forward(self, x: Any) -> EnsembleActionValue:
         """What all say of B states, or of B pairs."""
-        given = [call(member, x) for member in self.members]
+        given = [fast_forward(member, x) for member in self.members]
         values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in given]
         return EnsembleActionValue(values, self.bootstrap, self.pool)
 

@@ -16,7 +16,7 @@ from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import call, declares_input_of, stands_for
+from pfrl_like.utils.modules import declares_input_of, fast_forward, stands_for
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
@@ -105,7 +105,7 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
 
     def forward(self, x: Any) -> DiscreteActionValue:
         """The values of B states."""
-        return DiscreteActionValue(call(self.model, x))
+        return DiscreteActionValue(fast_forward(self.model, x))
 
 
 class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAction):
@@ -156,7 +156,7 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """The return distributions of B states."""
-        return DistributionalDiscreteActionValue(call(self.model, x), self.z_values)
+        return DistributionalDiscreteActionValue(fast_forward(self.model, x), self.z_values)
 
 
 class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModelStateQFunctionWithDiscreteAction):

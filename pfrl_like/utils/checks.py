@@ -465,7 +465,7 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
 CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
 
 
-class Fixed:
+class ConstructorOnly:
     """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read.
 
     Args:

@@ -106,7 +106,7 @@ def declares_input_of(part: str) -> Callable[[Class], Class]:
 declares_layers(nn.Sequential)
 
 
-def call(module: Any, x: Any) -> Any:
+def fast_forward(module: Any, x: Any) -> Any:
     """`module(x)`; well-known layers into which nobody has hooked are called as the functions that they stand for.
 
     They are looked at anew with each call, so that hooks, parameters and layers may come and go. A ReLU writes into

@@ -150,7 +150,7 @@ def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool)
     return torch.from_numpy(content.reshape(-1, kind.itemsize)).view(kind).reshape(shape).requires_grad_(requires_grad)
 
 
-class Described(ABC):
+class Configurable(ABC):
     """What is rebuilt from the name of its type and its constructor's arguments."""
 
     type_name: ClassVar[str]
@@ -181,7 +181,7 @@ class Described(ABC):
         return f"{type(self).__name__}({params})"
 
 
-_Part = TypeVar("_Part", bound=Described)
+_Part = TypeVar("_Part", bound=Configurable)
 
 
 def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[Any]) -> _Part:

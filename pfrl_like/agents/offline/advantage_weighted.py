@@ -23,7 +23,7 @@ from pfrl_like.learning.critics import (
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
@@ -70,9 +70,9 @@ class OfflineActorCritic(OffPolicyActorCritic):
     moves_its_targets = True
     is_offline = True
 
-    policy_optimizer: Any = Fixed()
-    q_func1_optimizer: Any = Fixed()
-    q_func2_optimizer: Any = Fixed()
+    policy_optimizer: Any = ConstructorOnly()
+    q_func1_optimizer: Any = ConstructorOnly()
+    q_func2_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

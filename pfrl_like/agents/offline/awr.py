@@ -23,7 +23,7 @@ from pfrl_like.learning.critics import check_tells_future, future_returns
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
@@ -127,8 +127,8 @@ class AWR(OffPolicyActorCritic):
     needs_densities = True
 
     v_func: Any
-    policy_optimizer: Any = Fixed()
-    v_func_optimizer: Any = Fixed()
+    policy_optimizer: Any = ConstructorOnly()
+    v_func_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -31,9 +31,9 @@ from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
@@ -42,7 +42,7 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
     Raises:
         ValueError: If the perturbation has another size than the action.
     """
-    perturbation = call(policy, (obs, action))
+    perturbation = fast_forward(policy, (obs, action))
     if perturbation.shape[1:] != action.shape[1:]:  # of one number, all would be moved by it without a word
         raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
     moved: Tensor = torch.add(action, perturbation, alpha=scale)
@@ -131,8 +131,8 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
 
-    n_action_samples: Any = Fixed()
-    action_flexibility: Any = Fixed()
+    n_action_samples: Any = ConstructorOnly()
+    action_flexibility: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -265,7 +265,7 @@ class DiscreteBCQ(DQN):
         """As of the base, among the likely actions; explorers keep to them, too."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
-            distribution: Any = call(self.imitator, obs)
+            distribution: Any = fast_forward(self.imitator, obs)
         if action_mask is not None:
             distribution = masked(distribution, action_mask)
             action_mask = as_action_mask(action_mask, distribution.logits.shape, self.device)

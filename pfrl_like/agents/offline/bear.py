@@ -25,7 +25,7 @@ from pfrl_like.learning.compatibility.parts import check_distribution, check_num
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import Fixed, check_choice, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_choice, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 KERNELS = ("gaussian", "laplacian")
@@ -99,7 +99,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
 
     multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
 
-    alpha_optimizer: Any = Fixed()
+    alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from pfrl_like.learning.critics import (
     values_of_actions,
 )
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -96,7 +96,7 @@ class CQL(SoftActorCritic):
 
     multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
 
-    alpha_optimizer: Any = Fixed()
+    alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -17,7 +17,7 @@ from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
-from pfrl_like.utils.checks import Fixed, check_counts
+from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
@@ -176,7 +176,7 @@ class DecisionTransformer(BC):
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
     policy: Any
-    context_size: Any = Fixed()
+    context_size: Any = ConstructorOnly()
 
     def __init__(
         self,

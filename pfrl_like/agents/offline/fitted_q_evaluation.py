@@ -21,7 +21,7 @@ from pfrl_like.learning.compatibility.parts import check_critics_of_state, check
 from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -86,7 +86,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     discrete_form = "DiscreteFittedQEvaluation"
 
-    q_func1_optimizer: Any = Fixed()
+    q_func1_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -20,8 +20,8 @@ from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import Fixed
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.modules import fast_forward
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
@@ -38,7 +38,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the loss of each row, [N].
     """
-    action, mean, log_std = call(imitator, (batch.obs, batch.action))
+    action, mean, log_std = fast_forward(imitator, (batch.obs, batch.action))
     divergence = 0.5 * (mean.square() + (2 * log_std).exp() - 1) - log_std
     loss = squared_distance(action, batch.action) / batch.action[0].numel() + beta * divergence.mean(1)
     return weighted_mean(loss, batch.weight, accumulator), loss.detach()
@@ -56,7 +56,7 @@ def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
     """N actions for each observation as the imitator would act, [n, N, ...]."""
     if isinstance(imitator, ConditionalVAE):
         return imitator.draw(obs, n)
-    drawn: Tensor = call(imitator, obs).sample((n,))
+    drawn: Tensor = fast_forward(imitator, obs).sample((n,))
     return drawn
 
 
@@ -69,7 +69,7 @@ class ImitatorMixin(OffPolicyActorCritic):
     may_be_recurrent = False
 
     imitator: Any
-    imitator_optimizer: Any = Fixed()
+    imitator_optimizer: Any = ConstructorOnly()
 
     def take_imitator(
         self, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
@@ -157,5 +157,5 @@ def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: An
 
 
 def _value(critic: Any, obs: Any, action: Tensor) -> Tensor:
-    value: Any = call(critic, (obs, action))
+    value: Any = fast_forward(critic, (obs, action))
     return value.reshape(-1) if isinstance(value, Tensor) else mean_value(value)

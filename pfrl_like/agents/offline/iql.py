@@ -13,7 +13,7 @@ from pfrl_like.functions.losses import expectile, exponential_weight, square, td
 from pfrl_like.learning.compatibility.parts import check_output, check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import Fixed
+from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -109,7 +109,7 @@ class IQL(AdvantageWeightedActorCritic):
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
 
     v_func: Any
-    v_func_optimizer: Any = Fixed()
+    v_func_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

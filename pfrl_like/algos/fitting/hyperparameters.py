@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import Fixed, check_counts, check_flags, check_numbers, levels_to_the_caller
+from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, check_numbers, levels_to_the_caller
 
 
 class Setting(NamedTuple):
@@ -47,7 +47,8 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
     for name, value in {**vars(part), **vars(part).get("_modules", {})}.items():
         where = f"{path}.{name}"
         if isinstance(value, bool | int | float | str | None):
-            yield where, Setting(vars(part), name, isinstance(inspect.getattr_static(type(part), name, None), Fixed))
+            is_fixed = isinstance(inspect.getattr_static(type(part), name, None), ConstructorOnly)
+            yield where, Setting(vars(part), name, is_fixed)
         elif isinstance(value, torch.optim.Optimizer):
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:

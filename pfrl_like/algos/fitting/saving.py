@@ -25,7 +25,7 @@ from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
-from pfrl_like.utils.plain_values import Described
+from pfrl_like.utils.plain_values import Configurable
 
 #: Every estimator by the name of its class, as `params.json` has it.
 ESTIMATORS: dict[str, type[Any]] = {}
@@ -47,10 +47,12 @@ def _plain(name: str, value: Any) -> Any:
     if name == "dynamics" and value is not None:  # whose networks have a file of their own
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
-        return [each.describe() if isinstance(each, Described) else repr(each) for each in AugmentationPipeline(value)]
+        return [
+            each.describe() if isinstance(each, Configurable) else repr(each) for each in AugmentationPipeline(value)
+        ]
     if hasattr(value, "get_id"):
         return value.get_id()
-    return value.describe() if isinstance(value, Described) else value
+    return value.describe() if isinstance(value, Configurable) else value
 
 
 def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:

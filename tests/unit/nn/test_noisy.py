@@ -9,7 +9,7 @@ from pfrl_like.nn import MLP, FactorizedNoisyLinear, to_factorized_noisy
 from pfrl_like.q_functions import FCLateActionSAQFunction
 from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 
 def test_initial_weights_are_the_papers() -> None:
@@ -131,9 +131,9 @@ def test_a_linear_layer_itself_cannot_be_replaced() -> None:
 def test_the_direct_call_path_draws_noise_too() -> None:
     network, x = MLP(3, 2, [4]), torch.ones(1, 3)
     to_factorized_noisy(network)
-    assert not torch.equal(call(network, x), call(network, x))
+    assert not torch.equal(fast_forward(network, x), fast_forward(network, x))
     torch.manual_seed(0)
-    direct = call(network, x)
+    direct = fast_forward(network, x)
     torch.manual_seed(0)
     assert torch.equal(direct, network(x))
 

@@ -1,4 +1,4 @@
-"""`call` gives what the module itself gives, and passes by nothing that somebody has put into it."""
+"""`fast_forward` gives what the module itself gives, and passes by nothing that somebody has put into it."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.utils.modules import call
+from pfrl_like.utils.modules import fast_forward
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 
@@ -30,7 +30,7 @@ def net() -> nn.Sequential:
 
 def test_the_result_and_its_gradients_are_those_of_the_module() -> None:
     module, other = net(), net()
-    direct, ordinary = call(module, X), other(X)
+    direct, ordinary = fast_forward(module, X), other(X)
     assert torch.equal(direct, ordinary)
     direct.sum().backward()
     ordinary.sum().backward()
@@ -39,13 +39,13 @@ def test_the_result_and_its_gradients_are_those_of_the_module() -> None:
 
 
 def test_a_head_gives_its_action_value() -> None:
-    value = call(nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead()), X)
+    value = fast_forward(nn.Sequential(nn.Linear(4, 2), DiscreteActionValueHead()), X)
     assert value.q_values.shape == (3, 2)
 
 
 def test_the_argument_is_not_written_to() -> None:
     x = X.clone()
-    call(nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), x)
+    fast_forward(nn.Sequential(nn.ReLU(), nn.Linear(4, 2)), x)
     assert torch.equal(x, X)
 
 
@@ -60,10 +60,10 @@ def test_hooks_run(part: tuple[int, ...], register: str) -> None:
         target = target[index]
     seen: list[Any] = []
     handle = getattr(target, register)(lambda *args: seen.append(args))
-    call(module, X).sum().backward()
+    fast_forward(module, X).sum().backward()
     assert len(seen) == 1
     handle.remove()
-    call(module, X).sum().backward()
+    fast_forward(module, X).sum().backward()
     assert len(seen) == 1
 
 
@@ -72,7 +72,7 @@ def test_hooks_for_all_modules_run() -> None:
     handle = nn.modules.module.register_module_forward_hook(lambda module, *_: seen.append(module))
     try:
         module = net()
-        call(module, X)
+        fast_forward(module, X)
     finally:
         handle.remove()
     assert set(seen) == set(module.modules())
@@ -81,7 +81,7 @@ def test_hooks_for_all_modules_run() -> None:
 def test_a_forward_put_on_a_layer_is_used() -> None:
     module = net()
     module[6].forward = lambda x: x[:, :1]
-    assert call(module, X).shape == (3, 1)
+    assert fast_forward(module, X).shape == (3, 1)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_computed_weights_are_computed(parametrize: Any) -> None:
     with torch.no_grad():
         for param in module[0].parameters():
             param.mul_(2)
-    assert torch.equal(call(module, X), module(X))
+    assert torch.equal(fast_forward(module, X), module(X))
 
 
 def test_a_weight_that_is_no_parameter_is_used() -> None:
@@ -101,19 +101,19 @@ def test_a_weight_that_is_no_parameter_is_used() -> None:
     weight = module.weight.detach()
     del module.weight
     module.weight = weight  # type: ignore[assignment]
-    assert torch.equal(call(module, X), module(X))
+    assert torch.equal(fast_forward(module, X), module(X))
 
 
 def test_layers_and_parameters_may_be_replaced() -> None:
     module = net()
-    call(module, X)
+    fast_forward(module, X)
     module[6] = nn.Linear(5, 7)
     module[0].weight = nn.Parameter(torch.zeros(5, 4))
-    assert torch.equal(call(module, X), module(X))
+    assert torch.equal(fast_forward(module, X), module(X))
 
 
 def test_any_callable_will_do() -> None:
-    assert torch.equal(call(torch.square, X), X * X)
+    assert torch.equal(fast_forward(torch.square, X), X * X)
 
 
 class Keeping(nn.Module):
@@ -127,7 +127,7 @@ class Keeping(nn.Module):
 def test_what_a_layer_of_the_users_has_seen_is_not_written_to() -> None:
     keeping = Keeping()
     module = nn.Sequential(nn.Linear(4, 5), keeping, nn.ReLU())
-    call(module, X)
+    fast_forward(module, X)
     assert torch.equal(keeping.kept, module[0](X)) and bool((keeping.kept < 0).any())
 
 
@@ -136,7 +136,7 @@ def test_values_and_gradients_of_any_shape_are_those_of_the_module(shape: tuple[
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2), nn.ReLU())
     x = torch.linspace(-1, 1, math.prod(shape)).reshape(shape)
     params = list(module.parameters())
-    direct, ordinary = call(module, x), module(x)
+    direct, ordinary = fast_forward(module, x), module(x)
     assert torch.equal(direct, ordinary)
     for mine, theirs in zip(
         torch.autograd.grad(direct.square().sum(), params),
