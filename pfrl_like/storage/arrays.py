@@ -126,7 +126,7 @@ def read_arrays(
         except CheckpointError:
             raise
         except (OSError, MemoryError, ValueError, TypeError, OverflowError) as error:
-            raise CheckpointError(source, f"is damaged: {error or type(error).__name__}") from error
+            raise CheckpointError(source, f"is damaged: {str(error) or type(error).__name__}") from error
 
 
 def is_array_file(path: str | os.PathLike[str]) -> bool:

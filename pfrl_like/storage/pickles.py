@@ -188,4 +188,5 @@ def _load(file: Any, path: object) -> Any:
     try:
         return _Unpickler(file).load()
     except Exception as error:  # a damaged pickle raises anything
-        raise CheckpointError(path, f"holds a pickle that cannot be read: {error or type(error).__name__}") from error
+        reason = str(error) or type(error).__name__
+        raise CheckpointError(path, f"holds a pickle that cannot be read: {reason}") from error

@@ -11,7 +11,7 @@ import pytest
 from traced_run import run
 
 from pfrl_like.cli import closer_interval, main, tells_more_in
-from pfrl_like.debug import crash_replay
+from pfrl_like.debug import crash_replay, trace_diff
 from pfrl_like.debug.crash_replay import RerunError, train_again
 from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, explanations, first_of_all, is_unseeded, repetition
@@ -201,6 +201,24 @@ def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environmen
     assert "b does not repeat itself, the first that differs is step 11, in its loss" in out
     assert "env.reset(seed=...) and env.action_space.seed(...) before training seed" in out
     assert "PYTHONHASHSEED: not set" in out or "PYTHONHASHSEED" in os.environ
+
+
+def test_a_run_that_does_not_repeat_itself_is_named(
+    tmp_path: Path, again: Again, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    run(a)
+    run(b, spoil_at=10)
+
+    def trained_again(outdir: str, order: Order) -> str:
+        mishap = {"reward_at": 15} if outdir == str(b) else {}
+        return again(f"scratch/{Path(outdir).name}", Path(outdir), order.since, order.until, **mishap)
+
+    monkeypatch.setattr(trace_diff, "_trained_again", trained_again)
+    known = trace_diff.first_record(str(a), str(b))
+    found = trace_diff.look_closely((str(a), str(b)), str(tmp_path / "scratch"), 0, 20, known)
+    assert not found.repeats and f"{a} does not" not in found.text
+    assert f"{b} does not repeat itself, the first that differs is step 11, in its loss" in found.text
 
 
 def test_a_loss_that_differs_is_followed_to_the_tensors_that_do() -> None:

@@ -197,3 +197,14 @@ def test_values_that_do_not_exist_are_refused(path: Path) -> None:
         path.write_bytes(seal(bytes(content)))
         with pytest.raises(CheckpointError, match="neither 0 nor 1|characters that do not exist"):
             read_arrays(path)
+
+
+def test_an_error_without_words_is_told_by_its_name(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_arrays(path, {}, {"x": np.zeros(2)})
+
+    def fail(*arguments: Any) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("pfrl_like.storage.arrays._read", fail)
+    with pytest.raises(CheckpointError, match="is damaged: MemoryError"):
+        read_arrays(path)
