@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import from_numpy
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import links as following
+from pfrl_like.columns import links
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, Rows, as_array, describe, to_tensors
 from pfrl_like.columns.links import Stacks
@@ -247,7 +247,7 @@ class Columns(Steps):
             )  # fmt: skip
             if not continuation:
                 return batch
-            return batch.replace(continuation=following.continuation(self, last, continuation, gamma, device, observed))
+            return batch.replace(continuation=links.continuation(self, last, continuation, gamma, device, observed))
         return Batch(
             from_numpy(plain.take(self.obs_row[rows], 0, None, "clip")),
             from_numpy(action.take(rows, 0, None, "clip")),
@@ -334,7 +334,7 @@ class Columns(Steps):
         for name in values.keys() & _FLOATS:
             values[name] = values[name].float()
         if next_actions and "next_action" not in values:
-            values["next_action"] = following.next_actions(self, last, device)
+            values["next_action"] = links.next_actions(self, last, device)
         others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
         return Batch(
             **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)

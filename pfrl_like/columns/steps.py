@@ -57,7 +57,7 @@ class Steps:
         predecessor: A step column, once `link_back` was called: row of the step before in the episode, 0 if it is the
             first one or the store does not hold that one any more.
         releases: A step column, once somebody remembers rows (`count_releases`): how often each was released.
-        edits: How many times stored steps were changed (`edits.edit`).
+        edits: How many times stored steps were changed (`segments.edit`).
         edited: A step column of three, once a step was changed: the number of the last change of its state, of its next
             state, and of anything else; 0 for none.
         has_inner_ends: Whether a step that is not the last of its episode may be terminal, because of a change.

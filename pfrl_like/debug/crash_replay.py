@@ -147,6 +147,8 @@ def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
     try:
+        if "future" in tensors:  # its name in records of before
+            tensors["continuation"] = tensors.pop("future")
         if "continuation" in tensors:
             tensors["continuation"] = Continuation(**tensors["continuation"])
         return Batch(**tensors)

@@ -39,8 +39,8 @@ _LONGEST_LINE = 1 << 26  # bytes
 class Trace:
     """A callback of the loop that keeps the trace.
 
-    In a program that was started again to be looked at more closely (see `rerun`) there is a line about tensors and
-    random streams for the start and every step, and the program ends where it was told to.
+    In a program that was started again for a closer look (see `crash_replay.train_again`) there is a line about tensors
+    and random streams for the start and every step, and the program ends where it was told to.
 
     Args:
         source: Its `last` is what came of the last tick: observations, actions, rewards.

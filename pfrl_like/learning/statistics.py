@@ -32,7 +32,7 @@ class Record(collections.deque[float]):
         maxlen: How many values to keep; None for all.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `utils.reachable_streams`
+    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)

@@ -1,7 +1,7 @@
 """A whole update as one compiled region: forward, backward, check, clip and descent, for small networks on a CPU.
 
 The region holds the user's modules as they are; the gradient is asked for with `torch.autograd.grad` and the optimiser
-is written as tensor mathematics (`descent.py`), since a compiled region breaks at `backward()` and `Optimizer.step()`.
+is written as tensor mathematics, since a compiled region breaks at `backward()` and `Optimizer.step()`.
 """
 
 import dataclasses

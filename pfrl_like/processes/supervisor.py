@@ -1,6 +1,6 @@
 """`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent.
 
-Nor do the programs that they start: each worker leads a session of its own, which ends with it (see `groups`).
+Nor do the programs that they start: each worker leads a session of its own, which ends with it (see `worker`).
 """
 
 import contextlib

@@ -155,7 +155,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
 
-        Where transitions hold a `recurrent_state`, parts begin only at such, see `samplers.subsequences`.
+        Where transitions hold a `recurrent_state`, parts begin only at such, see `subsequences`.
 
         Returns:
             The episodes, in a tuple with their weights if this buffer is prioritised and gives such.

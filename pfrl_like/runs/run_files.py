@@ -173,7 +173,7 @@ class FailedWrites:
         ended_by: The error that has ended training; None for none.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `utils.reachable_streams`
+    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
 
     def __init__(self, logger: logging.Logger, *, stops: bool) -> None:
         self.logger, self.stops = logger, stops

@@ -168,7 +168,7 @@ class AppendedFile:
         CheckpointError: If it cannot be opened.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `utils.reachable_streams`
+    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
 
     def __init__(
         self, path: str | os.PathLike[str], *, keep: int | None = None, after: "AppendedFile | None" = None

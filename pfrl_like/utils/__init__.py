@@ -1,4 +1,4 @@
-"""Small helpers, one in each file."""
+"""Helpers of all other folders, at PFRL's paths where PFRL has them."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,6 +1,7 @@
-"""Checks of what crosses the border between environment and agent.
+"""Checks of arguments, and of what crosses the border between environment and agent.
 
-They run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and dtype.
+The latter run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and
+dtype.
 """
 
 import inspect

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.cli import main
-from pfrl_like.debug.crash_replay import RerunError, described, start_again
+from pfrl_like.debug.crash_replay import RerunError, _read_batch, described, start_again
 from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -85,6 +85,23 @@ def test_the_update_is_made_again_from_the_streams_before_it(tmp_path: Path) -> 
     assert torch.equal(torch.get_rng_state(), stream) and fresh.optim_t == before
     quiet = replay_crash(make(), tmp_path / "crash-20")  # another layer: the same update without noise
     assert quiet.error is None and quiet.layer is None
+
+
+@pytest.mark.parametrize("name", ["continuation", "future"])  # records of before have the second
+def test_the_steps_after_a_minibatch_are_read(name: str, tmp_path: Path) -> None:
+    row, none = torch.zeros(1), torch.zeros(0)
+    after = {
+        "first": torch.tensor([-1]),
+        "reward": none,
+        "discount": none,
+        "next_obs": none,
+        "after": none,
+        "cut": none,
+    }
+    fields = {"obs": row, "action": row, "reward": row, "next_obs": row, "discount": row, name: after}
+    torch.save(fields, tmp_path / "batch.pt")
+    batch = _read_batch(str(tmp_path / "batch.pt"))
+    assert batch.continuation is not None and batch.continuation.first.tolist() == [-1]
 
 
 def test_agents_are_not_changed_by_a_diagnosis() -> None:

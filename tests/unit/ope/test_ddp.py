@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
 from torch import distributed, multiprocessing
 
@@ -63,7 +62,6 @@ def test_one_process_learns_what_it_would_without_a_group(tmp_path: Path) -> Non
     assert torch.equal(found, numbers(fitted(0, 0)))
 
 
-@pytest.mark.slow
 def test_two_processes_learn_the_same_from_the_data_of_both(tmp_path: Path) -> None:
     first, second = run(2, tmp_path / "two")
     assert torch.equal(first, second)
