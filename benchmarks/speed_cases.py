@@ -7,6 +7,7 @@ differences (environment, sampling to tensors) are spelt out.
 
 import argparse
 import contextlib
+import functools
 import importlib
 import json
 import tempfile
@@ -173,10 +174,10 @@ def frames(library: Any, seconds: float) -> dict[str, float]:
     return {"rate": rate, "bytes": used / FRAME_TRANSITIONS}
 
 
-CASES: dict[str, Callable[[Any, float], dict[str, float]]] = {
-    "dqn-32": lambda library, seconds: train(library, seconds, 32),
-    "dqn-128": lambda library, seconds: train(library, seconds, 128),
-    "dqn-32-compiled": lambda library, seconds: train(library, seconds, 32, compile=True),
+CASES: dict[str, Callable[..., dict[str, float]]] = {
+    "dqn-32": functools.partial(train, batch_size=32),
+    "dqn-128": functools.partial(train, batch_size=128),
+    "dqn-32-compiled": functools.partial(train, batch_size=32, compile=True),
     "sample": sample,
     "sample-3-step": lambda library, seconds: sample(library, seconds, num_steps=3),
     "sample-prioritized": sample_prioritized,
@@ -196,6 +197,7 @@ def main() -> None:
     parser.add_argument("case", choices=CASES)
     parser.add_argument("library", choices=["pfrl_like", "pfrl", "stable_baselines3"])
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--gpu", type=int, help="train there; for the cases of DQN, SAC, TD3 and PPO")
     args = parser.parse_args()
     torch.set_num_threads(1)
     np.random.seed(0)
@@ -206,7 +208,7 @@ def main() -> None:
         # The peers have no compiled form: their side of that case is their plain training.
         case = args.case if args.library == "pfrl_like" else args.case.removesuffix("-compiled")
         cases = SB3_CASES if args.library == "stable_baselines3" else CASES
-        result = cases[case](library, args.seconds)
+        result = cases[case](library, args.seconds, **({} if args.gpu is None else {"gpu": args.gpu}))
     print(json.dumps({"case": args.case, "library": args.library, **result}))
 
 

@@ -6,6 +6,7 @@ the same networks, optimisers and hyperparameters; what it computes beside them 
 """
 
 import contextlib
+import functools
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,7 +26,7 @@ ROLLOUT = 2_048  # steps, of all environments together
 A3C_STEPS = 40_000
 A3C_WARM_STEPS = 4_000
 
-Case = Callable[[Any, float], dict[str, float]]
+Case = Callable[..., dict[str, float]]
 
 
 def mlp(n_inputs: int, n_outputs: int, *head: nn.Module, width: int = 256, activation: Any = nn.ReLU) -> nn.Sequential:
@@ -183,11 +184,11 @@ def sb3_ppo(library: Any, seconds: float) -> dict[str, float]:
 
 CASES: dict[str, Case] = {
     "sac": sac,
-    "sac-compiled": lambda library, seconds: sac(library, seconds, compile=True),
+    "sac-compiled": functools.partial(sac, compile=True),
     "td3": td3,
-    "td3-compiled": lambda library, seconds: td3(library, seconds, compile=True),
+    "td3-compiled": functools.partial(td3, compile=True),
     "ppo": ppo,
-    "ppo-compiled": lambda library, seconds: ppo(library, seconds, compile=True),
+    "ppo-compiled": functools.partial(ppo, compile=True),
     "a3c": a3c,
 }
 SB3_CASES: dict[str, Case] = {"sac": sb3_sac, "ppo": sb3_ppo}

@@ -32,6 +32,9 @@ _run_backward = torch.autograd.Variable._execution_engine.run_backward
 #: Steps along gradients, which it first divides by a scalar, if there is one.
 Kernel = Callable[[list[Tensor], Tensor | None], None]
 
+#: Numbers of steps on the host, one for each parameter, and the same numbers on its GPU, less what was skipped there.
+Counts = tuple[list[Tensor], list[Tensor]]
+
 #: Gradients of at most this many numbers are measured as one vector: copying them costs less than a call for each.
 FEW = 100_000
 
@@ -71,6 +74,7 @@ class GradientStep:
         self.trail = 0
         self._calls, self._losses = 0, list[Tensor]()  # since a GPU was waited for
         self._device: torch.device | None = None
+        self._counts: list[Counts] = []  # of steps, one pair for each of the optimiser's groups
         self._flushes = flushes_denormals()
         self._prepare()
 
@@ -159,6 +163,7 @@ class GradientStep:
             self._losses.clear()
         if calls and (count := int(self.skipped.item())):
             self.skipped.zero_()
+            self._count_without_skipped()
             message = f"{count} of {calls} steps were not finite and were skipped"
             raise NonFiniteError("gradient", message, skipped=count)
 
@@ -194,7 +199,16 @@ class GradientStep:
         self.optimizer.step()
         self._prepare()  # the first step of an optimiser makes its state
 
+    def _count_without_skipped(self) -> None:
+        """Take the steps that a GPU has skipped out of the counts that the user's optimiser keeps on the host."""
+        for counts, on_gpu in self._counts:
+            skipped = counts[0] - on_gpu[0].cpu()
+            for count in counts if skipped else ():
+                count -= skipped
+
     def _prepare(self) -> None:
+        self._count_without_skipped()
+        self._counts.clear()
         optimizer = self.optimizer
         state, groups = optimizer.state, optimizer.param_groups
         self._cached_for = (state, len(state), groups, len(groups))
@@ -223,7 +237,7 @@ class GradientStep:
         group_kernels = []
         for group in optimizer.param_groups:
             params = [param for param in group["params"] if param.requires_grad]
-            kernel = make(optimizer, group, params, self.found_inf if self.on_gpu else None)
+            kernel = make(optimizer, group, params, self.found_inf if self.on_gpu else None, self._counts)
             if kernel is None:
                 return None
             group_kernels.append((len(params), kernel))
@@ -269,7 +283,7 @@ def _is_fusable(group: dict[str, Any], params: Sequence[Tensor]) -> bool:
 
 
 def _adam_kernel(
-    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
     """Adam (arXiv:1412.6980) and AdamW (arXiv:1711.05101) on the user's own state."""
     states = [optimizer.state.get(param) for param in params]
@@ -279,19 +293,23 @@ def _adam_kernel(
     exp_avg_sqs = [state["exp_avg_sq"] for state in states]  # type: ignore[index]
     steps = [state["step"] for state in states]  # type: ignore[index]
     maxima = [state["max_exp_avg_sq"] for state in states] if group["amsgrad"] else []  # type: ignore[index]
-    if any(step.device != param.device for step, param in zip(steps, params, strict=True)):
+    on_host = [step.numpy() for step in steps if step.device.type == "cpu"]
+    if len(on_host) not in (0, len(steps)):
         return None
-    on_host = [step.numpy() for step in steps] if steps[0].device.type == "cpu" else None
+    if on_host and found_inf is not None:  # Adam counts on the host unless it is `fused` or `capturable`
+        on_gpu = [step.to(param.device) for step, param in zip(steps, params, strict=True)]
+        counts.append((steps, on_gpu))
+        steps = on_gpu
+    are_on_gpu = steps[0].device.type != "cpu"
     decoupled = isinstance(optimizer, AdamW) or group.get("decoupled_weight_decay", False)
     fused = torch._fused_adamw_ if decoupled else torch._fused_adam_
 
     def kernel(grads: list[Tensor], divisor: Tensor | None) -> None:
         beta1, beta2 = group["betas"]
-        if on_host is None:
+        if are_on_gpu:
             torch._foreach_add_(steps, 1)
-        else:
-            for count in on_host:
-                count += 1  # in the user's own tensor, at a tenth of the price of a kernel
+        for count in on_host:
+            count += 1  # in the user's own tensor, at a tenth of the price of a kernel
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
@@ -305,7 +323,7 @@ def _adam_kernel(
 
 
 def _sgd_kernel(
-    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+    optimizer: Optimizer, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None, counts: list[Counts]
 ) -> Kernel | None:
     """Stochastic gradient descent, with momentum from the user's own buffers once they exist."""
     states = [optimizer.state.get(param) or {} for param in params]
@@ -327,7 +345,11 @@ def _sgd_kernel(
 
 
 def _rmsprop_kernel(
-    optimizer: RMSpropEpsInsideSqrt, group: dict[str, Any], params: list[Tensor], found_inf: Tensor | None
+    optimizer: RMSpropEpsInsideSqrt,
+    group: dict[str, Any],
+    params: list[Tensor],
+    found_inf: Tensor | None,
+    counts: list[Counts],
 ) -> Kernel | None:
     """What RMSprop with epsilon inside the root does, past the wrappers of `Optimizer.step`."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):

@@ -51,7 +51,7 @@ def _collate(features: list[Any], device: torch.device | str) -> Any:
         tensor = torch.from_numpy(np.array(features))
     except (ValueError, TypeError, RuntimeError) as error:
         raise _cannot_collate(features) from error
-    return tensor if device == _CPU else tensor.to(device)
+    return tensor if device == _CPU else tensor.to(device, non_blocking=torch.device(device).type == "cuda")
 
 
 _CPU = torch.device("cpu")

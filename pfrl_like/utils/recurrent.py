@@ -282,7 +282,7 @@ def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
     Returns:
         [B], not negative.
     """
-    sequence = sequence_of_rows(lengths).to(values.device)
+    sequence = sequence_of_rows(lengths).to(values.device, non_blocking=values.is_cuda)
     return values.new_zeros(len(lengths)).scatter_reduce(0, sequence, values.abs(), "amax")
 
 

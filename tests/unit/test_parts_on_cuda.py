@@ -97,7 +97,8 @@ def test_targets_follow_across_a_move() -> None:
     assert bool((dst.weight == 1).all())
 
 
-def test_sequences_are_the_same() -> None:
+def test_sequences_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # which recurrent layers use unless told not to
     model = RecurrentSequential(nn.LSTM(2, 3), DiscreteActionValueHead())
     rows = torch.randn(4, 2)
     batch = Batch(rows, rows, rows[:, 0], rows, rows[:, 0], lengths=LENGTHS)
@@ -140,7 +141,8 @@ def test_noise_is_drawn_on_the_device() -> None:
     assert not torch.equal(layer(x), layer(x))
 
 
-def test_recurrent_q_function_of_state_and_action_gives_the_same() -> None:
+def test_recurrent_q_function_of_state_and_action_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     q_function, inputs = FCLSTMSAQFunction(3, 2, 4, 1), (torch.randn(4, 3), torch.randn(4, 2))
     on_cpu = forward(q_function, inputs, None, LENGTHS)[0]
     on_gpu = forward(q_function.cuda(), tuple(x.cuda() for x in inputs), None, LENGTHS)[0]

@@ -139,8 +139,8 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     if batch.lengths is None:
         raise ValueError("batch holds transitions, but a DecisionTransformer learns from sequences: lengths is None")
     sizes = batch_sizes_of(batch.lengths)
-    sequence = sequence_of_rows(batch.lengths).to(returns.device)
-    time = torch.arange(len(sizes)).repeat_interleave(sizes).to(returns.device)
+    sequence = sequence_of_rows(batch.lengths).to(returns.device, non_blocking=returns.is_cuda)
+    time = torch.arange(len(sizes)).repeat_interleave(sizes).to(returns.device, non_blocking=returns.is_cuda)
 
     def padded(rows: Tensor) -> Tensor:
         return rows.new_zeros(len(batch.lengths), len(sizes), *rows.shape[1:]).index_put((sequence, time), rows)  # type: ignore[arg-type]

@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 import torch
 from agent_parts import AGENTS, COMBINATIONS, make_agent
-from argument_effects import Life
+from argument_effects import Life, parameters_of
 from on_policy_parts import ON_POLICY, make_on_policy
 from registry import KINDS, arguments_of, obs_size
 from torch import nn
 from torch.optim import SGD, Adam, AdamW, RMSprop
 
-from pfrl_like.agents import OffPolicyAgent
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep
@@ -50,10 +49,12 @@ def test_on_policy_agent_keeps_the_contracts(kind: str, recurrent: bool) -> None
     check_agent(functools.partial(make_on_policy, kind, recurrent, gpu=0))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if issubclass(kind, OffPolicyAgent)])
-def test_every_agent_with_a_replay_buffer_learns_and_acts_there(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "device" in parameters_of(kind)])
+def test_every_agent_learns_and_acts_there(kind: Any) -> None:
     life = Life(kind(**arguments_of(kind, device="cuda")), obs_size(kind))
-    assert life.n_updates > 0 and devices(life.agent.state_dict()["attributes"]) == {"cuda"}
+    assert life.n_updates > 0
+    modules = [part for part in vars(life.agent).values() if isinstance(part, nn.Module)]
+    assert devices([list(module.parameters()) for module in modules]) == {"cuda"}
     assert len(life.in_evaluation()) == 20
 
 
@@ -68,7 +69,15 @@ def test_networks_and_what_is_returned_are_on_the_gpu(options: dict[str, Any]) -
 
 @pytest.mark.parametrize("recurrent", [False, True])
 @pytest.mark.parametrize("agent", AGENTS)
-def test_updates_are_those_of_the_cpu(agent: str, recurrent: bool) -> None:
+def test_updates_are_those_of_the_cpu(agent: str, recurrent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = torch.rand
+
+    def the_same_there(*size: Any, device: Any = "cpu", generator: Any = None, **form: Any) -> torch.Tensor:
+        generator = torch.Generator().manual_seed(sum(size)) if generator is None else generator
+        return draw(*size, **form, generator=generator).to(device)
+
+    monkeypatch.setattr("pfrl_like.action_value.quantile.torch.rand", the_same_there)  # the quantiles of IQN
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     on_cpu, on_gpu = make_agent(agent, recurrent=recurrent), make_agent(agent, recurrent=recurrent, gpu=0)
     on_gpu.load_state_dict(copy.deepcopy(on_cpu.state_dict()))
     for seed in range(10):
@@ -135,6 +144,32 @@ def test_bad_updates_are_skipped_and_reported_in_time(name: str) -> None:
     torch.testing.assert_close(model.state_dict(), expected.state_dict(), rtol=1e-4, atol=1e-5)
     for mine, its in zip(optimizer.state.values(), other.state.values(), strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [Adam, AdamW])
+def test_updates_do_not_wait_for_the_gpu(optimizer: Any) -> None:
+    agent = make_agent(optimizer=functools.partial(optimizer, lr=1e-2), gpu=0)
+    agent.update(make_batch().to("cuda"))  # an optimiser's first step makes its state
+    batch = make_batch(seed=1).to("cuda")
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        agent.update(batch)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_counts_of_skipped_steps_are_the_users() -> None:
+    model = make_model()
+    optimizer = Adam(model.parameters())
+    step = GradientStep(optimizer)
+    for i in range(10):
+        step(loss_of(model, i) * (torch.nan if i in (0, 4, 7) else 1.0))
+    with pytest.raises(NonFiniteError, match="3 of 10"):
+        step.settle()
+    assert {state["step"].item() for state in optimizer.state.values()} == {7}
+    step(loss_of(model, 0))
+    step.settle()
+    assert {state["step"].item() for state in optimizer.state.values()} == {8}
 
 
 @pytest.mark.slow
