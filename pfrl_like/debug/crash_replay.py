@@ -49,7 +49,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     logger.error("The minibatch of the refused update is in %s", path)
     if not hasattr(agent, "diagnose"):
         return
-    streams = agent.streams_before()
+    streams = agent.guard.streams_before()
     folder = os.path.join(outdir, f"crash-{t}")
     make_directory(folder)
     not_saved = None

@@ -26,7 +26,7 @@ from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: What an acting copy does without, beside modules that do not act and optimisers.
-_LEFT_BEHIND = ("gradient_steps", "last_steps", "_moments", "_compiled", "_compiled_greedy", "batch_last_obs")
+_LEFT_BEHIND = ("gradient_steps", "last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 class ActorLearnerMixin:

@@ -246,7 +246,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
             return self._compiled(batch, *choice)
         steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
         td_error, stats = self.update_step(batch, steps, *choice)
-        self.put_back_moments()
+        self.guard.restore_moments(steps.refused)
         return td_error, stats
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:

@@ -32,7 +32,7 @@ from pfrl_like.learning.overrides.off_policy import (
 )
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
 from pfrl_like.learning.statistics import ProgressMixin, add_values
-from pfrl_like.learning.update_guard import GuardMixin, NormalizationSnapshot
+from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
@@ -50,7 +50,7 @@ SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
 class OffPolicyAgent(
-    ActingMixin, ActorLearnerMixin, ProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
+    ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
 ):
     """Base of agents with a replay buffer and target networks.
 
@@ -172,7 +172,7 @@ class OffPolicyAgent(
         self._compiled = CompiledStep(self.update_step, optimizers, max_grad_norm) if compile else None
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
-        self._moments = NormalizationSnapshot.of(modules.values())
+        self.guard = UpdateGuard(self.device, modules.values())
         #: What says on a GPU whether the last update was skipped there.
         self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
@@ -337,10 +337,9 @@ class OffPolicyAgent(
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
         if self.augment is not None:
             ready = self.augment(ready)
-        if self._moments is not None:
-            self._moments.snapshot()
-        if self.uses_rng:
-            self.stream = self.read_stream()
+        guard = self.guard
+        if guard.is_watching:
+            guard.before()
         try:
             with self._turn() if self._ignores_modes is None else FREE if self._ignores_modes else MODES:
                 if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
@@ -352,17 +351,15 @@ class OffPolicyAgent(
                 else:  # `learn` of this class, without the calls on the way
                     loss, td_error, stats = self.loss(ready)
                     self.gradient_steps["optimizer"](loss)
-                    self.put_back_moments()
+                    guard.restore_moments(self.last_steps.refused)
         except NonFiniteError as error:
-            if self._moments is not None:
-                self._moments.restore()
-            self.rejected(error, batch, "optim_t")
+            guard.reject(self, error, batch, self.optim_t + 1)
             raise
         except RuntimeError as error:
             refuse_unknown_actions(batch, error)
             raise
-        if self.uses_rng and self.rng_probe_count:
-            self.probe_rng()
+        if guard.probes_left:
+            guard.after()
         self.optim_t += 1
         self._updates_left -= 1
         add_values(self, self._records, stats)
@@ -396,7 +393,7 @@ class OffPolicyAgent(
             TD errors and statistics, as `loss` gives them.
         """
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
-        self.put_back_moments()
+        self.guard.restore_moments(self.last_steps.refused)
         return td_error, stats
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
@@ -457,11 +454,6 @@ class OffPolicyAgent(
             )
         self._updates_left = self._updates_per_move()
 
-    def put_back_moments(self) -> None:
-        """Let running moments be as before the update where a GPU has skipped it, for which nobody waits."""
-        if self._moments is not None and self.last_steps.refused is not None:
-            self._moments.restore_if(self.last_steps.refused)
-
     def rollback(self, updates: int) -> None:
         """Let the counters be as if so many of the last updates had never come, which a GPU has skipped."""
         self.optim_t -= updates
@@ -471,6 +463,12 @@ class OffPolicyAgent(
         if self.target_update_interval is None:
             return sys.maxsize
         return int(self.target_update_interval // self.update_interval * self.n_times_update)
+
+    # Updates that are refused
+
+    trailed = property(trailed)
+    settle = settle
+    diagnose = diagnose
 
     # Saving
 

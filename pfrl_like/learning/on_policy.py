@@ -25,7 +25,7 @@ from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, make_records
-from pfrl_like.learning.update_guard import GuardMixin
+from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
@@ -34,9 +34,7 @@ from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(
-    PolicyActingMixin, OnPolicyProgressMixin, GuardMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
-):
+class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
@@ -109,6 +107,7 @@ class OnPolicyAgent(
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(None, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
+        self.guard = UpdateGuard(self.device)
         self.rollout_size = rollout_size
         self.rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
         self._features: Any = None  # of the observations that were acted on last
@@ -316,15 +315,20 @@ class OnPolicyAgent(
         return error, stats
 
     def _learn_once(self, episodes: Episodes, batch: Batch | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        self.stream = self.read_stream()
+        self.guard.before()
         try:
             with learning(*(getattr(self, name) for name in self.saved_attributes)):
                 error, stats = self.learn(episodes)
         except NonFiniteError as failure:
-            self.rejected(failure, batch_of_episodes(episodes) if batch is None else batch, "n_updates")
+            batch = batch_of_episodes(episodes) if batch is None else batch
+            self.guard.reject(self, failure, batch, self.n_updates + 1)
             raise
         add_values(self, self._records, stats)
         return error, stats
+
+    trailed = property(trailed)
+    settle = settle
+    diagnose = diagnose
 
     def rollback(self, updates: int) -> None:
         """Let the counter be as if so many of the last updates had never come, which a GPU has skipped."""

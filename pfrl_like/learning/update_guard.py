@@ -2,9 +2,6 @@
 
 import contextlib
 import copy
-import logging
-import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -13,7 +10,6 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.optim import Optimizer
 
-from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -136,66 +132,70 @@ def _has_moments(module: nn.Module) -> bool:
 _STATE = torch.default_generator.get_state
 
 
-class GuardMixin(AttributeSavingMixin, ABC):
-    """What an agent that learns by `gradient_steps` knows of updates whose numbers were not finite.
+class UpdateGuard:
+    """Watches the updates of an agent: what they draw, the running moments before them, and the refused ones.
+
+    It holds what it has seen, and nothing that the agent may replace.
+
+    Args:
+        device: The agent's.
+        modules: Modules whose running moments a refused update must leave as they were.
 
     Attributes:
-        stream: State of torch's random stream, that of the agent's device, before the last update; None if that one, as
-            far as is known, left it where it was.
-        uses_rng: Whether updates draw from it, as far as is known: reading its state takes some microseconds.
-        rng_probe_count: Updates that have to leave it where it was before that is believed of all.
+        stream: State of torch's random stream, that of the device, before the last update; None if that one, as far as
+            is known, left it where it was.
+        moments: The running moments before the last update; None if no module has some.
+        probes_left: Updates that have to leave the stream where it was before that is believed of all: reading its
+            state takes some microseconds. 0 once it is known.
+        is_watching: True while `before` has something to do.
     """
 
-    gradient_steps: Mapping[str, GradientStep]
-    _compiled: CompiledStep | None = None
-    device: torch.device
-    logger: logging.Logger
-    stream: torch.Tensor | None = None
-    uses_rng: bool = True
-    rng_probe_count: int = 20
+    def __init__(self, device: torch.device, modules: Iterable[nn.Module] = ()) -> None:
+        self.device = device
+        self.moments = NormalizationSnapshot.of(modules)
+        self.stream: Tensor | None = None
+        self.probes_left = 20
+        self.is_watching = True
+        self._uses_rng = True
 
-    @abstractmethod
-    def update(self, batch: Batch) -> Any:
-        """Learn once."""
+    def before(self) -> None:
+        """Take note of moments and random stream before an update."""
+        if self.moments is not None:
+            self.moments.snapshot()
+        if self._uses_rng:
+            self.stream = self._read_stream()
 
-    @abstractmethod
-    def rollback(self, updates: int) -> None:
-        """Let the counters be as if so many of the last updates had never come."""
+    def after(self) -> None:
+        """See whether the update that was just made has drawn; needs no call once no probes are left."""
+        if self.stream is None or not torch.equal(self.stream, self._read_stream()):
+            self.probes_left = 0
+            return
+        self.probes_left -= 1
+        if not self.probes_left:
+            self._uses_rng, self.stream = False, None
+            self.is_watching = self.moments is not None
 
-    @property
-    def trailed(self) -> Sequence[GradientStep | CompiledStep]:
-        """What all losses go through; the `trail` of each is a number that they have gone into."""
-        return (*self.gradient_steps.values(),) if self._compiled is None else (self._compiled,)
-
-    def rejected(self, error: NonFiniteError, batch: Batch, counter: str) -> None:
+    def reject(self, agent: Any, error: NonFiniteError, batch: Batch, update: int) -> None:
         """Take note of an update that was refused: the error gets its minibatch, unless a GPU tells of earlier ones.
 
         Args:
-            error: What was raised; those that a GPU has skipped are counted no longer.
+            agent: The agent; updates that a GPU has skipped are counted no longer.
+            error: What was raised.
             batch: The minibatch.
-            counter: The attribute that counts updates.
+            update: Number of the update.
         """
+        if self.moments is not None:
+            self.moments.restore()
         if error.skipped:
-            self.rollback(error.skipped)
+            agent.rollback(error.skipped)
         else:
             error.batch = batch
-        self.logger.error("update %d was refused: %s", getattr(self, counter) + 1, error)
+        agent.logger.error("update %d was refused: %s", update - error.skipped, error)
 
-    def settle(self) -> None:
-        """Wait for a GPU to say whether it has skipped updates since it was asked last; nothing on a CPU.
-
-        Raises:
-            NonFiniteError: If it has; they are counted no longer.
-        """
-        found = []
-        for step in self.gradient_steps.values():
-            try:
-                step.settle()
-            except NonFiniteError as error:
-                self.rollback(error.skipped)
-                found.append(error)
-        if found:
-            raise found[0]
+    def restore_moments(self, refused: Tensor | None) -> None:
+        """Let the moments be as before the update where a GPU has skipped it, for which nobody waits."""
+        if self.moments is not None and refused is not None:
+            self.moments.restore_if(refused)
 
     def streams_before(self) -> GlobalStreams:
         """The random streams as they were before the last update; those from which updates do not draw as they are."""
@@ -208,56 +208,58 @@ class GuardMixin(AttributeSavingMixin, ABC):
         cuda[self.device.index or 0] = self.stream
         return now._replace(cuda=cuda)
 
-    def read_stream(self) -> torch.Tensor:
-        """The state of the stream that updates draw from."""
+    def _read_stream(self) -> Tensor:
         return _STATE() if self.device.type == "cpu" else torch.cuda.get_rng_state(self.device)
 
-    def probe_rng(self) -> None:
-        """See whether the update that was just made has drawn."""
-        if self.stream is None or not torch.equal(self.stream, self.read_stream()):
-            self.rng_probe_count = 0
-            return
-        self.rng_probe_count -= 1
-        if not self.rng_probe_count:
-            self.uses_rng, self.stream = False, None
 
-    def diagnose(self, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
-        """Find out where the numbers of an update that was refused went wrong: make it again, uncompiled.
+# Methods of the agents that have a guard and `gradient_steps`
 
-        The agent and all random streams stay as they are.
 
-        Args:
-            batch: The minibatch, an attribute of the error.
-            streams: The random streams before the update; None are those of the last one.
-        """
-        streams = self.streams_before() if streams is None else streams
-        named = {name: part for name, part in vars(self).items() if isinstance(part, nn.Module)}
-        layers = {id(part): _joined(name, key) for name, whole in named.items() for key, part in whole.named_modules()}
-        tensors = {_joined(name, key): value for name, whole in named.items() for key, value in _numbers(whole)}
-        parameters = [name for name, value in tensors.items() if not _is_finite(value)]
-        error, found = None, list[dict[str, Any]]()
-        with isolated_rng(), _as_it_was(self), _listening(layers, found):
-            for value in tensors.values():
-                value.grad = None
-            streams.restore()
-            try:
-                self.update(batch)
-            except NonFiniteError as refusal:
-                error = str(refusal)
-            gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
-        return Diagnosis(error, found[0] if found else None, parameters, gradients)
+def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
+    """What all losses go through; the `trail` of each is a number that they have gone into."""
+    return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
-    def save(self, dirname: str | os.PathLike[str]) -> None:
-        """Save into a directory, which at every instant holds the old save or the new one.
 
-        Beside the files that `load` reads it gets copies under PFRL's names (`model.pt`, ...).
+def settle(agent: Any) -> None:
+    """Wait for a GPU to say whether it has skipped updates since it was asked last; nothing on a CPU.
 
-        Raises:
-            CheckpointError: If something cannot be saved or written; the old save stays.
-            NonFiniteError: If a parameter is NaN or infinite; likewise. Or, after it was saved, if a GPU has skipped
-                updates since it was asked last.
-        """
+    Raises:
+        NonFiniteError: If it has; they are counted no longer.
+    """
+    found = []
+    for step in agent.gradient_steps.values():
         try:
-            self.settle()
-        finally:
-            super().save(dirname)
+            step.settle()
+        except NonFiniteError as error:
+            agent.rollback(error.skipped)
+            found.append(error)
+    if found:
+        raise found[0]
+
+
+def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
+    """Find out where the numbers of an update that was refused went wrong: make it again, uncompiled.
+
+    The agent and all random streams stay as they are.
+
+    Args:
+        agent: The agent.
+        batch: The minibatch, an attribute of the error.
+        streams: The random streams before the update; None are those of the last one.
+    """
+    streams = agent.guard.streams_before() if streams is None else streams
+    named = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
+    layers = {id(part): _joined(name, key) for name, whole in named.items() for key, part in whole.named_modules()}
+    tensors = {_joined(name, key): value for name, whole in named.items() for key, value in _numbers(whole)}
+    parameters = [name for name, value in tensors.items() if not _is_finite(value)]
+    error, found = None, list[dict[str, Any]]()
+    with isolated_rng(), _as_it_was(agent), _listening(layers, found):
+        for value in tensors.values():
+            value.grad = None
+        streams.restore()
+        try:
+            agent.update(batch)
+        except NonFiniteError as refusal:
+            error = str(refusal)
+        gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
+    return Diagnosis(error, found[0] if found else None, parameters, gradients)

@@ -52,7 +52,7 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
     with checked_after_hooks(agent, _params_of(agent)):
         with within_hook(agent, batch):
             agent.update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
-        agent.put_back_moments()
+        agent.guard.restore_moments(agent.last_steps.refused)
     td_error = agent.td_errors_of(batch)
     if not bool(torch.isfinite(td_error).all()):
         names = " and ".join(sorted(agent.overridden_hooks))
