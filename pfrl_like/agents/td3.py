@@ -102,6 +102,7 @@ class TD3(OffPolicyActorCritic):
     """
 
     averaged_updates = ("policy_loss",)
+    saved_counters = {**OffPolicyActorCritic.saved_counters, "q_func_n_updates": "q_func_n_updates"}
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     elementwise = staticmethod(square)
     moves_its_targets = True
@@ -244,11 +245,3 @@ class TD3(OffPolicyActorCritic):
     @q_func_n_updates.setter
     def q_func_n_updates(self, count: int) -> None:
         self._more_critic_updates = count - self.optim_t
-
-    def _counters(self) -> dict[str, int]:
-        return {**super()._counters(), "q_func_n_updates": self.q_func_n_updates}
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
-        super().restore_state(state)
-        self.q_func_n_updates = state.get("q_func_n_updates", self.optim_t)

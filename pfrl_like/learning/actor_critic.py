@@ -74,6 +74,7 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     discrete_form: str = "DiscreteSAC"
     averaged_rows: tuple[str, ...] = ()
     averaged_updates: tuple[str, ...] = ()
+    saved_counters = {**OffPolicyAgent.saved_counters, "n_policy_updates": "n_policy_updates"}
     #: What `get_statistics` gives, in this order.
     reported: tuple[str, ...] = ("n_updates",)
     #: Loss of one TD error, for critics that give plain numbers.
@@ -347,14 +348,6 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
     def burning_in(self) -> bool:
         """Whether the policy has not learnt yet."""
         return self.n_policy_updates == 0
-
-    def _counters(self) -> dict[str, int]:
-        return {**super()._counters(), "n_policy_updates": self.n_policy_updates}
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
-        super().restore_state(state)
-        self.policy_updates.count.fill_(state.get("n_policy_updates", self.n_policy_updates))
 
     # Environments
 

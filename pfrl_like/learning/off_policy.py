@@ -31,7 +31,17 @@ from pfrl_like.learning.overrides.off_policy import (
     within_hook,
 )
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
-from pfrl_like.learning.statistics import ProgressMixin, add_values
+from pfrl_like.learning.statistics import (
+    ROWS,
+    UPDATES,
+    add_values,
+    make_records,
+    means,
+    restore_progress,
+    saved_progress,
+    unsaved_explorer,
+    waiting_for,
+)
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -49,9 +59,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-class OffPolicyAgent(
-    ActingMixin, ActorLearnerMixin, ProgressMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType
-):
+class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents with a replay buffer and target networks.
 
     An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
@@ -82,6 +90,17 @@ class OffPolicyAgent(
     learns_from_sequences: bool = False
     #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
+
+    #: Statistics of the losses with a value for each row, [N]: of each `name` the last ones are kept in the attribute
+    #: `name_record`, in whose place a deque or list may be put, and their mean is reported as "average_name".
+    averaged_rows: tuple[str, ...] = ("q",)
+    #: Likewise those with one value for each update.
+    averaged_updates: tuple[str, ...] = ("loss",)
+    #: The attributes of counters that are saved, by name.
+    saved_counters: Mapping[str, str] = types.MappingProxyType(
+        {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
+    )
+    _not_taken_up: tuple[str, ...] = ()  # of the state that was loaded last
 
     #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
     #: several times, one copy of the batch after the other.
@@ -463,6 +482,41 @@ class OffPolicyAgent(
         if self.target_update_interval is None:
             return sys.maxsize
         return int(self.target_update_interval // self.update_interval * self.n_times_update)
+
+    # Progress
+
+    @property
+    def cumulative_steps(self) -> int:
+        """Environment steps in training, whatever `t` was set to."""
+        return self._cumulative_steps
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
+        return [
+            *means(self, self._records),
+            ("cumulative_steps", self._cumulative_steps),
+            ("n_updates", self.optim_t),
+            ("rlen", len(self.replay_buffer)),
+        ]
+
+    def clear_records(self) -> None:
+        """Begin the records of the statistics anew."""
+        sizes = dict.fromkeys(self.averaged_rows, ROWS) | dict.fromkeys(self.averaged_updates, UPDATES)
+        self._records = make_records(self, sizes)
+
+    def saved_state(self) -> dict[str, Any]:
+        """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""
+        return saved_progress(self)
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; see `restore_progress`."""
+        restore_progress(self, state)
+
+    def _counters(self) -> dict[str, Any]:
+        return {name: getattr(self, attribute) for name, attribute in self.saved_counters.items()}
+
+    waiting_for = waiting_for
+    unsaved = unsaved_explorer
 
     # Updates that are refused
 

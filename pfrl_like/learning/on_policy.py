@@ -24,7 +24,7 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, make_records
+from pfrl_like.learning.statistics import add_values, make_records, means, move_average, restore_rollout, saved_rollout
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
@@ -34,7 +34,7 @@ from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
+class OnPolicyAgent(PolicyActingMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
@@ -52,6 +52,9 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
     acting_attributes: tuple[str, ...] = ("model",)
     acting_argument = "model"
     value_type: type[Any] = tuple
+
+    #: Attributes that are numbers, NaN where there is none yet, and are saved.
+    kept_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
@@ -325,6 +328,27 @@ class OnPolicyAgent(PolicyActingMixin, OnPolicyProgressMixin, AttributeSavingMix
             raise
         add_values(self, self._records, stats)
         return error, stats
+
+    # Progress
+
+    @property
+    def cumulative_steps(self) -> int:
+        """Environment steps in training, whatever `t` was set to."""
+        return self._cumulative_steps
+
+    def window_means(self) -> list[tuple[str, float]]:
+        """The means of the records, as ("average_name", value)."""
+        return means(self, self._records)
+
+    def saved_state(self) -> dict[str, Any]:
+        """What goes on beside the networks: counters, statistics, recurrent states and the steps collected so far."""
+        return saved_rollout(self)
+
+    def restore_state(self, state: dict[str, Any]) -> None:
+        """Take up what `saved_state` gave; see `restore_rollout`."""
+        restore_rollout(self, state)
+
+    move_average = move_average
 
     trailed = property(trailed)
     settle = settle

@@ -3,7 +3,6 @@
 import collections
 import copy
 import functools
-import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,8 +15,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.explorer import Explorer
-from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.learning.rollout import LastOf, Rollout
+from pfrl_like.learning.rollout import Rollout
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
@@ -159,210 +157,140 @@ def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
 ROWS, UPDATES = 1000, 100
 
 
-class ProgressMixin:
-    """Counters and statistics of an agent with a replay buffer.
+# Progress of an agent with a replay buffer
 
-    Of each `name` below a `Record`, the attribute `name_record`, is filled with the statistic of this name that comes
-    with a loss; its mean is reported as "average_name". A deque or list may be put in its place.
+
+def waiting_for(agent: Any) -> str | None:
+    """Items of the buffer, or whole episodes to learn sequences from, that are still too few; None if they are not.
+
+    As in PFRL a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
     """
-
-    #: Statistics with a value for each row, [N].
-    averaged_rows: tuple[str, ...] = ("q",)
-    #: Statistics with one value for each update.
-    averaged_updates: tuple[str, ...] = ("loss",)
-
-    t: int
-    optim_t: int
-    _cumulative_steps: int
-    _updates_left: int
-    _records: dict[str, str]  # their attributes, by name
-    device: torch.device
-    explorer: Any
-    logger: logging.Logger
-    memory: RecurrentMemory | None
-    minibatch_size: int
-    replay_start_size: int
-    learns_from_sequences: bool
-    replay_buffer: Any
-    _not_taken_up: tuple[str, ...] = ()  # of the state that was loaded last
-
-    @property
-    def cumulative_steps(self) -> int:
-        """Environment steps in training, whatever `t` was set to."""
-        return self._cumulative_steps
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
-        return [
-            *means(self, self._records),
-            ("cumulative_steps", self._cumulative_steps),
-            ("n_updates", self.optim_t),
-            ("rlen", len(self.replay_buffer)),
-        ]
-
-    def waiting_for(self) -> str | None:
-        """Items of the buffer, or whole episodes to learn sequences from, that are still too few; None if they are not.
-
-        As in PFRL a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
-        """
-        if self.learns_from_sequences and self.replay_buffer.n_episodes < self.minibatch_size:
-            episodes = self.replay_buffer.n_episodes
-            return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {self.minibatch_size:,}"
-        held, start = len(self.replay_buffer), self.replay_start_size
-        return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}" if held < start else None
-
-    def saved_state(self) -> dict[str, Any]:
-        """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""
-        state: dict[str, Any] = {**self._counters()}
-        for attribute in self._records.values():
-            state[attribute] = plain_record(getattr(self, attribute))
-        explorer_state = self.explorer.state_dict() if isinstance(self.explorer, Explorer) else {}
-        if explorer_state:
-            state["explorer"] = {"class": type(self.explorer).__name__, "state": explorer_state}
-        if self.memory is not None:
-            state["memory"] = self.memory.state_dict()
-        return state
-
-    def unsaved(self) -> Sequence[str]:
-        """As of `Agent`: the state of an explorer that is none of this library, or was of another class when loaded."""
-        if isinstance(self.explorer, Explorer) or not hasattr(self.explorer, "state_dict"):
-            return self._not_taken_up
-        kind = type(self.explorer).__name__
-        return [*self._not_taken_up, f"explorer: a {kind} is no pfrl_like Explorer, so that its state is not saved"]
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; what `state` lacks stays as it is.
-
-        The state of an explorer of another class is left out, with a warning in the log; see `unsaved`.
-
-        Raises:
-            ValueError: If it is something else; nothing was changed.
-        """
-        counters = self._counters()
-        known = {*counters, *self._records.values(), "explorer"}
-        unknown = state.keys() - known - ({"memory"} if self.memory else set())
-        if unknown:
-            raise ValueError(f"the state has {sorted(unknown)}, which this {type(self).__name__} has not")
-        for name in counters.keys() & state.keys():
-            counters[name] = state[name]
-            if type(state[name]) is not int or state[name] < 0:
-                raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
-        values = {name: values_of(state[name]) for name in self._records.values() if name in state}
-        memory = copy.copy(self.memory)
-        if memory is not None and "memory" in state:
-            memory.load_state_dict(state["memory"])
-        self._restore_explorer(state.get("explorer"))
-        self.memory = memory
-        put_values(self, values)
-        self.t, self.optim_t = counters["t"], counters["optim_t"]
-        self._cumulative_steps, self._updates_left = counters["cumulative_steps"], counters["updates_left"]
-
-    def clear_records(self) -> None:
-        """Begin the records of the statistics anew."""
-        sizes = dict.fromkeys(self.averaged_rows, ROWS) | dict.fromkeys(self.averaged_updates, UPDATES)
-        self._records = make_records(self, sizes)
-
-    def _restore_explorer(self, saved: Any) -> None:
-        self._not_taken_up = ()
-        if saved is None:
-            return
-        if not isinstance(saved, dict) or saved.keys() != {"class", "state"}:
-            raise ValueError(f"explorer is {saved!r:.80}, expected its class and state")
-        name = type(self.explorer).__name__
-        if saved["class"] == name:
-            self.explorer.load_state_dict(saved["state"])
-        else:
-            left_out = f"the saved explorer is of class {saved['class']}, this one {name}: its state is left out"
-            self._not_taken_up = (left_out,)
-            self.logger.warning("%s", left_out)
-
-    def _counters(self) -> dict[str, int]:
-        return {
-            "t": self.t,
-            "optim_t": self.optim_t,
-            "cumulative_steps": self._cumulative_steps,
-            "updates_left": self._updates_left,
-        }
+    if agent.learns_from_sequences and agent.replay_buffer.n_episodes < agent.minibatch_size:
+        episodes = agent.replay_buffer.n_episodes
+        return f"the buffer holds {episodes:,} whole episodes, minibatch_size is {agent.minibatch_size:,}"
+    held, start = len(agent.replay_buffer), agent.replay_start_size
+    return f"the buffer holds {held:,} transitions, replay_start_size is {start:,}" if held < start else None
 
 
-class OnPolicyProgressMixin:
-    """Counters, statistics and the unfinished rollout of an on-policy agent.
+def saved_progress(agent: Any) -> dict[str, Any]:
+    """Counters, statistics, the explorer and recurrent states of an agent with a replay buffer."""
+    state: dict[str, Any] = agent._counters()
+    for attribute in agent._records.values():
+        state[attribute] = plain_record(getattr(agent, attribute))
+    explorer_state = agent.explorer.state_dict() if isinstance(agent.explorer, Explorer) else {}
+    if explorer_state:
+        state["explorer"] = {"class": type(agent.explorer).__name__, "state": explorer_state}
+    if agent.memory is not None:
+        state["memory"] = agent.memory.state_dict()
+    return state
 
-    Records of statistics are the attributes `name_record`; `kept_numbers` names attributes that are single numbers.
+
+def restore_progress(agent: Any, state: dict[str, Any]) -> None:
+    """Take up what `saved_progress` gave; what `state` lacks stays as it is.
+
+    The state of an explorer of another class is left out, with a warning in the log; see `unsaved_explorer`.
+
+    Raises:
+        ValueError: If it is something else; nothing was changed.
     """
+    counters: Mapping[str, str] = agent.saved_counters
+    known = {*counters, *agent._records.values(), "explorer"}
+    unknown = state.keys() - known - ({"memory"} if agent.memory else set())
+    if unknown:
+        raise ValueError(f"the state has {sorted(unknown)}, which this {type(agent).__name__} has not")
+    counts = {attribute: state[name] for name, attribute in counters.items() if name in state}
+    for name in counters.keys() & state.keys():
+        if type(state[name]) is not int or state[name] < 0:
+            raise ValueError(f"{name} is {state[name]!r:.80}, expected an integer of at least 0")
+    values = {name: values_of(state[name]) for name in agent._records.values() if name in state}
+    memory = copy.copy(agent.memory)
+    if memory is not None and "memory" in state:
+        memory.load_state_dict(state["memory"])
+    _restore_explorer(agent, state.get("explorer"))
+    agent.memory = memory
+    put_values(agent, values)
+    for attribute, count in counts.items():
+        setattr(agent, attribute, count)
 
-    #: Attributes that are numbers, NaN where there is none yet.
-    kept_numbers: tuple[str, ...] = ()
 
-    t: int
-    n_updates: int
-    _cumulative_steps: int
-    _records: dict[str, str]  # their attributes, by name
-    _last_of: LastOf
-    device: torch.device
-    logger: logging.Logger
-    memory: RecurrentMemory | None
-    rollout: Rollout
+def unsaved_explorer(agent: Any) -> Sequence[str]:
+    """As of `Agent.unsaved`: an explorer that is none of this library, or was of another class when loaded."""
+    if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
+        return agent._not_taken_up  # type: ignore[no-any-return]
+    kind = type(agent.explorer).__name__
+    return [*agent._not_taken_up, f"explorer: a {kind} is no pfrl_like Explorer, so that its state is not saved"]
 
-    @property
-    def cumulative_steps(self) -> int:
-        """Environment steps in training, whatever `t` was set to."""
-        return self._cumulative_steps
 
-    def window_means(self) -> list[tuple[str, float]]:
-        """The means of the records, as ("average_name", value)."""
-        return means(self, self._records)
+def _restore_explorer(agent: Any, saved: Any) -> None:
+    agent._not_taken_up = ()
+    if saved is None:
+        return
+    if not isinstance(saved, dict) or saved.keys() != {"class", "state"}:
+        raise ValueError(f"explorer is {saved!r:.80}, expected its class and state")
+    name = type(agent.explorer).__name__
+    if saved["class"] == name:
+        agent.explorer.load_state_dict(saved["state"])
+    else:
+        left_out = f"the saved explorer is of class {saved['class']}, this one {name}: its state is left out"
+        agent._not_taken_up = (left_out,)
+        agent.logger.warning("%s", left_out)
 
-    def move_average(self, name: str, value: Any) -> None:
-        """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
-        mean, decay = getattr(self, name), getattr(self, f"{name}_decay")
-        setattr(self, name, mean + (1 - decay) * (float(value) - mean))
 
-    def saved_state(self) -> dict[str, Any]:
-        """What goes on beside the networks: counters, statistics, recurrent states and the steps collected so far."""
-        state: dict[str, Any] = {
-            "t": self.t,
-            "n_updates": self.n_updates,
-            "cumulative_steps": self._cumulative_steps,
-            "numbers": [_finite(getattr(self, name)) for name in self.kept_numbers],
-            "windows": {name: plain_record(getattr(self, record)) for name, record in self._records.items()},
-        }
-        if self.memory is not None:
-            state["memory"] = self.memory.state_dict()
-        if len(self.rollout):
-            state["rollout"] = self.rollout.state_dict(self._last_of)
-        return state
+# Progress of an on-policy agent
 
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave.
 
-        Raises:
-            ValueError: If it is something else; nothing was changed.
-        """
-        if not state:
-            return
-        known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
-        counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
-        if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
-            raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
-        numbers, windows = state.get("numbers", ()), state.get("windows", {})
-        if len(numbers) != len(self.kept_numbers) or windows.keys() != self._records.keys():
-            raise ValueError(
-                f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
-                f"{len(self.kept_numbers)} and {sorted(self._records)}"
-            )
-        numbers = [math.nan if number is None else float(number) for number in numbers]
-        values = {self._records[name]: values_of(saved) for name, saved in windows.items()}
-        memory, rollout, last_of = copy.copy(self.memory), Rollout(self.rollout.room), self._last_of
-        if memory is not None and "memory" in state:
-            memory.load_state_dict(state["memory"])
-        if "rollout" in state:
-            last_of = rollout.load_state_dict(state["rollout"], self.device)
-        self.t, self.n_updates, self._cumulative_steps = counts  # type: ignore[assignment]
-        for name, number in zip(self.kept_numbers, numbers, strict=True):
-            setattr(self, name, number)
-        put_values(self, values)
-        self.memory, self.rollout, self._last_of = memory, rollout, last_of
+def move_average(agent: Any, name: str, value: Any) -> None:
+    """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
+    mean, decay = getattr(agent, name), getattr(agent, f"{name}_decay")
+    setattr(agent, name, mean + (1 - decay) * (float(value) - mean))
+
+
+def saved_rollout(agent: Any) -> dict[str, Any]:
+    """Counters, statistics, recurrent states and the steps collected so far of an on-policy agent."""
+    state: dict[str, Any] = {
+        "t": agent.t,
+        "n_updates": agent.n_updates,
+        "cumulative_steps": agent._cumulative_steps,
+        "numbers": [_finite(getattr(agent, name)) for name in agent.kept_numbers],
+        "windows": {name: plain_record(getattr(agent, record)) for name, record in agent._records.items()},
+    }
+    if agent.memory is not None:
+        state["memory"] = agent.memory.state_dict()
+    if len(agent.rollout):
+        state["rollout"] = agent.rollout.state_dict(agent._last_of)
+    return state
+
+
+def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
+    """Take up what `saved_rollout` gave.
+
+    Raises:
+        ValueError: If it is something else; nothing was changed.
+    """
+    if not state:
+        return
+    known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
+    counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
+    if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
+        raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
+    numbers, windows = state.get("numbers", ()), state.get("windows", {})
+    if len(numbers) != len(agent.kept_numbers) or windows.keys() != agent._records.keys():
+        raise ValueError(
+            f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
+            f"{len(agent.kept_numbers)} and {sorted(agent._records)}"
+        )
+    numbers = [math.nan if number is None else float(number) for number in numbers]
+    values = {agent._records[name]: values_of(saved) for name, saved in windows.items()}
+    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent.rollout.room), agent._last_of
+    if memory is not None and "memory" in state:
+        memory.load_state_dict(state["memory"])
+    if "rollout" in state:
+        last_of = rollout.load_state_dict(state["rollout"], agent.device)
+    agent.t, agent.n_updates, agent._cumulative_steps = counts
+    for name, number in zip(agent.kept_numbers, numbers, strict=True):
+        setattr(agent, name, number)
+    put_values(agent, values)
+    agent.memory, agent.rollout, agent._last_of = memory, rollout, last_of
 
 
 def _finite(number: Any) -> float | None:
