@@ -17,7 +17,7 @@ from pfrl_like.functions.losses import half_square, huber, td_target, weighted_m
 from pfrl_like.learning.acting import wrong_value
 from pfrl_like.learning.compatibility.arguments import check_start
 from pfrl_like.learning.compatibility.parts import check_explorer, check_output, check_takes_state, kind_of_actions
-from pfrl_like.learning.compatibility.spaces import RecordedDataMixin, check_kind, check_size
+from pfrl_like.learning.compatibility.spaces import check_kind, check_size
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
 from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
@@ -96,7 +96,7 @@ def dqn_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
-class DQN(OffPolicyAgent, RecordedDataMixin):
+class DQN(OffPolicyAgent):
     """Deep Q-Network agent. Any Q-function that gives an `ActionValue` with a `td_loss` will do.
 
     Args:

@@ -14,6 +14,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.distributions import SquashedGaussian, rsample_with_log_prob
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import distribution_of, least, mean_value, one_for_each_row, value_of
@@ -317,7 +318,7 @@ class SoftActorCritic(OffPolicyActorCritic):
             batch_obs: The observations.
             deterministic: Take the mode of each distribution, not a sample.
         """
-        return self.actions_of_policy(batch_obs, deterministic)
+        return actions_of_policy(self, batch_obs, deterministic)
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """PFRL's `update`: the critics' step, that of policy and temperature, and the targets move."""

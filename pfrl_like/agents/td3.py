@@ -12,6 +12,7 @@ from pfrl_like.agents.ddpg import ddpg_policy_loss
 from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
+from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.compatibility.spaces import Bounds
@@ -205,7 +206,7 @@ class TD3(OffPolicyActorCritic):
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
         """A sample of the policy for each of k raw observations."""
-        return list(self.actions_of_policy(batch_obs, deterministic=False))
+        return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """PFRL's `update`: the critics' step, and by its turn that of the policy, after which the targets move."""

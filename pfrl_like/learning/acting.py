@@ -4,7 +4,7 @@ import contextlib
 import copy
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,11 +16,12 @@ from pfrl_like.batch import ACTION_MASK, Batch, described, first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.chunked import as_action_mask
-from pfrl_like.learning.acting_copy import ExportingMixin
-from pfrl_like.learning.overrides.off_policy import act_through_hook
+from pfrl_like.learning.acting_copy import export, greedy_copy
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
+from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
@@ -49,11 +50,63 @@ _CRITICS_GIVING = {
 }
 
 
-class ActingMixin(ExportingMixin):
+class ValueChoice:
+    """Greedy actions of a Q-function in evaluation, the explorer's in training."""
+
+    def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features, array [k, ...]; arguments as of `Acting.select_actions`."""
+        compiled, explorer = agent._compiled_greedy, agent.explorer
+        reads_value = agent.training and getattr(explorer, "reads_action_value", True)
+        if compiled is None or action_mask is not None or reads_value:
+            greedy, value = agent.greedy_actions(obs, action_mask, active)
+        else:
+            value = types.SimpleNamespace(**{"action_mask": None, **compiled(obs)})
+            greedy = value.greedy_actions
+        actions = greedy.cpu().numpy()
+        return select_actions(explorer, agent.t, actions, value, active) if agent.training else actions
+
+    def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
+        """The actions of the largest values, [k, ...], and the action values."""
+        value = agent._value(obs, active)
+        if action_mask is not None:
+            value = value.masked(action_mask)
+        return value.greedy_actions, value
+
+
+class PolicyChoice:
+    """Samples of a policy in training, which an explorer may change; modes in evaluation.
+
+    In evaluation they are samples, too, if the agent does not `act_deterministically`.
+    """
+
+    def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
+        """Actions for a batch of features, array [k, ...]; arguments as of `Acting.select_actions`."""
+        training = agent.training
+        if agent.act_deterministically and not training:
+            return agent.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
+        burning_in = training and agent.burnin_action_func is not None and agent.burning_in
+        if burning_in and agent.memory is None:
+            return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
+        distribution = agent._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
+        if burning_in:
+            return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
+        actions = sample_of(distribution, active).cpu().numpy()
+        return actions if agent.explorer is None or not training else explored(agent, actions, action_mask, active)
+
+    def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
+        """The modes of the policy, [k, ...], and its distributions."""
+        distribution = agent._distribution(obs, action_mask, active)
+        return mode_of(distribution), distribution
+
+
+class Acting:
     """What an agent needs to act; it need not learn.
 
-    An agent that chooses in another way than by the greedy actions of a Q-function overrides `select_actions`.
+    An agent that chooses in another way than `chooses` overrides `select_actions` and `greedy_actions`.
     """
+
+    #: How actions follow from what the network gives.
+    chooses: ValueChoice | PolicyChoice = ValueChoice()
 
     #: Modules that choose actions; the first one is given the features.
     acting_attributes: tuple[str, ...] = ("model",)
@@ -62,9 +115,19 @@ class ActingMixin(ExportingMixin):
     #: Class of what it gives; for the `select_actions` below it has `greedy_actions`.
     value_type: type[Any] = ActionValue
 
+    #: Asked in training, after the network; None takes the sample of a policy as it is.
+    explorer: Any = None
+    #: In evaluation choose the mode of a policy's distribution instead of a sample.
+    act_deterministically: bool = True
+    #: Chooses in training, in place of a policy, while the agent is `burning_in`.
+    burnin_action_func: Callable[..., Any] | None = None
+    #: Mask and active environments of a choice that an overridden method makes.
+    hooked_choice: tuple[Any, Any] = (None, None)
+
     training: bool
     device: torch.device
-    explorer: Any
+    features: FeatureExtractor
+    memory: RecurrentMemory | None
     t: int
     batch_last_obs: Any = None
     batch_last_action: Any = None
@@ -127,24 +190,20 @@ class ActingMixin(ExportingMixin):
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features: greedy in evaluation, the explorer's in training."""
-        if self._compiled_greedy is None or action_mask is not None or (self.training and self._explorer_reads_value):
-            greedy, value = self.greedy_actions(obs, action_mask, active)
-        else:
-            value = types.SimpleNamespace(**{"action_mask": None, **self._compiled_greedy(obs)})
-            greedy = value.greedy_actions
-        actions = greedy.cpu().numpy()
-        return select_actions(self.explorer, self.t, actions, value, active) if self.training else actions
+        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        return self.chooses.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """The actions of evaluation for a batch of features, [k, ...], and what says that they are the best.
 
         Torch operations alone: this is what `export` writes into a file.
         """
-        value = self._value(obs, active)
-        if action_mask is not None:
-            value = value.masked(action_mask)
-        return value.greedy_actions, value
+        return self.chooses.greedy(self, obs, action_mask, active)
+
+    @property
+    def burning_in(self) -> bool:
+        """Whether nothing has been learnt yet."""
+        return False
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """What the acting network gives for features."""
@@ -162,14 +221,16 @@ class ActingMixin(ExportingMixin):
             raise wrong_value(value, self.value_type, self.acting_argument)
         return value
 
+    def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
+        """The policy's distribution of allowed actions for features."""
+        distribution = self._value(obs, active)
+        check_one_for_each(distribution, first_leaf(obs).shape[0])
+        return distribution if action_mask is None else masked(distribution, action_mask)
+
     def _greedy_actions(self, obs: Any) -> dict[str, Tensor]:
         greedy, value = self.greedy_actions(obs)
         found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
-
-    @property
-    def _explorer_reads_value(self) -> bool:
-        return getattr(self.explorer, "reads_action_value", True)
 
     def probe(self, observation_space: Any) -> Any:
         """What the network gives for one observation of the space, None if the space is of no known kind.
@@ -191,6 +252,73 @@ class ActingMixin(ExportingMixin):
             if type(error) not in MISFITS:
                 raise
             raise misfit(obs, error, self.acting_argument) from error
+
+    export = export
+    greedy_copy = greedy_copy
+
+
+def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
+    """Choose actions by the overridden method that gives the policy's, with the explorer on top in training.
+
+    Args:
+        agent: Has the name of the method as `acting_hook`.
+        batch_obs: k observations.
+        action_mask: True where an action is allowed, [k, n_actions]; None for everywhere.
+        active: False for environments whose action will be ignored, [k].
+
+    Returns:
+        k actions.
+    """
+    name = agent.acting_hook
+    options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
+    agent.hooked_choice = (action_mask, active)
+    try:
+        if agent.training and agent.burnin_action_func is not None and agent.burning_in:
+            actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
+        else:
+            actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
+            if agent.training and agent.explorer is not None:
+                actions = explored(agent, np.asarray(actions), action_mask, active)
+    finally:
+        agent.hooked_choice = (None, None)
+    if agent.training:
+        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
+    return actions
+
+
+def explored(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
+    """The policy's actions after the explorer, array [k, ...]."""
+    return select_actions(agent.explorer, agent.t, actions, _told(action_mask, actions), active)
+
+
+def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
+    """The policy's actions for raw observations, array [k, ...]: the own body of PFRL's methods for it.
+
+    Args:
+        agent: The agent.
+        batch_obs: k observations.
+        deterministic: Take the mode of each distribution, not a sample.
+    """
+    action_mask, active = agent.hooked_choice
+    still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
+    with torch.inference_mode(), evaluating_readers(agent.policy), still:
+        distribution = agent._distribution(agent.features(batch_obs, agent.device), action_mask, active)
+        actions = mode_of(distribution) if deterministic else sample_of(distribution, active)
+    return actions.cpu().numpy()
+
+
+def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[Any]:
+    """One call for each environment that is active; the others repeat their last action, which is ignored.
+
+    Raises:
+        TypeError: If `burnin_action_func` takes no `action_mask`, though there is one.
+    """
+    choose = agent.burnin_action_func
+    masks = [None] * k if action_mask is None else _rows_of(action_mask, k).numpy()
+    return [
+        choose(**required_keyword(choose, mask)) if active is None or active[i] else agent.batch_last_action[i]
+        for i, mask in enumerate(masks)
+    ]
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
@@ -255,98 +383,6 @@ def has_mask(batch_obs: Any) -> bool:
     return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]
 
 
-class PolicyActingMixin(ActingMixin):
-    """`ActingMixin` for agents whose `policy` gives distributions of actions.
-
-    In training the action is a sample, which an explorer may change; in evaluation it is the mode, or another sample
-    if the agent does not `act_deterministically`.
-    """
-
-    acting_attributes: tuple[str, ...] = ("policy",)
-    acting_argument = "policy"
-    value_type: type[Any] = Distribution
-
-    #: In evaluation choose the mode of the distribution instead of a sample.
-    act_deterministically: bool = True
-    policy: Any
-    #: Asked in training, after the policy; None takes the sample as it is.
-    explorer: Any = None
-    #: Chooses in training, in place of the policy, while the agent is `burning_in`.
-    burnin_action_func: Callable[..., Any] | None = None
-
-    #: Mask and active environments of a choice that an overridden method makes.
-    hooked_choice: tuple[Any, Any] = (None, None)
-
-    @property
-    def burning_in(self) -> bool:
-        """Whether nothing has been learnt yet."""
-        return False
-
-    def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
-        if self.act_deterministically and not self.training:
-            return self.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
-        burning_in = self.training and self.burnin_action_func is not None and self.burning_in
-        if burning_in and self.memory is None:
-            return self.burnin_actions(len(first_leaf(obs)), action_mask, active)
-        distribution = self._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
-        if burning_in:
-            return self.burnin_actions(len(first_leaf(obs)), action_mask, active)
-        actions = sample_of(distribution, active).cpu().numpy()
-        if self.explorer is None or not self.training:
-            return actions
-        return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
-
-    def explored(self, actions: Any, action_mask: Any, active: Any) -> Any:
-        """The policy's actions after the explorer, array [k, ...]."""
-        return select_actions(self.explorer, self.t, actions, _told(action_mask, actions), active)
-
-    def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """The modes of the policy for a batch of features, [k, ...], and its distributions."""
-        distribution = self._distribution(obs, action_mask, active)
-        return mode_of(distribution), distribution
-
-    def actions_of_policy(self, batch_obs: Any, deterministic: bool) -> Any:
-        """The policy's actions for raw observations, array [k, ...]: the own body of PFRL's methods for it.
-
-        Args:
-            batch_obs: k observations.
-            deterministic: Take the mode of each distribution, not a sample.
-        """
-        action_mask, active = self.hooked_choice
-        still = contextlib.nullcontext() if self.training else holding_still(self.policy)
-        with torch.inference_mode(), evaluating_readers(self.policy), still:
-            distribution = self._distribution(self.features(batch_obs, self.device), action_mask, active)
-            actions = mode_of(distribution) if deterministic else sample_of(distribution, active)
-        return actions.cpu().numpy()
-
-    def greedy_copy(self) -> Self:
-        """As of the base; the copy acts by modes."""
-        acting = super().greedy_copy()
-        acting.act_deterministically = True
-        return acting
-
-    def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """The distribution of allowed actions for features."""
-        distribution = self._value(obs, active)
-        check_one_for_each(distribution, first_leaf(obs).shape[0])
-        return distribution if action_mask is None else masked(distribution, action_mask)
-
-    def burnin_actions(self, k: int, action_mask: Any, active: Any) -> list[Any]:
-        """One call for each environment that is active; the others repeat their last action, which is ignored.
-
-        Raises:
-            TypeError: If `burnin_action_func` takes no `action_mask`, though there is one.
-        """
-        choose = self.burnin_action_func
-        assert choose is not None
-        masks = [None] * k if action_mask is None else _rows_of(action_mask, k).numpy()
-        return [
-            choose(**required_keyword(choose, mask)) if active is None or active[i] else self.batch_last_action[i]
-            for i, mask in enumerate(masks)
-        ]
-
-
 def _told(action_mask: Any, actions: Any) -> Allowed | None:
     """What explorers are told of a mask; nothing of one of several choices, which no explorer knows how to draw."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
@@ -359,9 +395,13 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
 
 def samples_its_policy(agent: Any) -> bool:
     """Whether what acts chooses, in training, by samples of its `policy`; BCQ does by another module made of it."""
-    chooses = getattr(type(agent), "select_actions", None) is PolicyActingMixin.select_actions
-    chooses = chooses and agent.acting_hook not in agent.overridden_hooks
-    return chooses and agent.acting_attributes[0] == "policy" and isinstance(agent.policy, nn.Module)
+    return (
+        getattr(type(agent), "select_actions", None) is Acting.select_actions
+        and isinstance(agent.chooses, PolicyChoice)
+        and agent.acting_hook not in agent.overridden_hooks
+        and agent.acting_attributes[0] == "policy"
+        and isinstance(agent.policy, nn.Module)
+    )
 
 
 def check_one_for_each(distribution: Any, k: int) -> None:

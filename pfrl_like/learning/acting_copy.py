@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 from collections.abc import Sequence
-from typing import Any, Self, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -18,7 +18,6 @@ from pfrl_like.distributed.poller import Poller, listen
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.processes import SharedArrays
 from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.utils.checks import check_counts
@@ -29,215 +28,198 @@ from pfrl_like.utils.stoppable_thread import StoppableThread
 _LEFT_BEHIND = ("gradient_steps", "last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
-class ActorLearnerMixin:
-    """Lets an agent learn from what copies of it do in other processes."""
+def acting_copy(agent: Any) -> Any:
+    """A copy that chooses actions as an agent does, on the CPU, and has nothing to learn with."""
+    acting = copy.copy(agent)
+    parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
+    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # past what is fixed
+    for name in agent.acting_attributes:
+        setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
+    acting.explorer = copy.deepcopy(acting.explorer)
+    acting.device, acting.gpu = torch.device("cpu"), None
+    acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
+    acting.clear_records()
+    acting.replay_buffer = ()  # an `Actor` puts something in its place
+    acting.target_update_interval = sys.maxsize  # there is no target to move
+    return acting
 
-    saved_attributes: tuple[str, ...]
-    acting_attributes: tuple[str, ...]
-    t: int
-    _cumulative_steps: int
 
-    def acting_copy(self) -> Self:
-        """A copy that chooses actions as this agent does, on the CPU, and has nothing to learn with."""
-        acting: Any = copy.copy(self)
-        parts = [name for name, value in vars(self).items() if isinstance(value, nn.Module | Optimizer)]
-        vars(acting).update(dict.fromkeys((*self.saved_attributes, *parts, *_LEFT_BEHIND)))  # past what is fixed
-        for name in self.acting_attributes:
-            setattr(acting, name, frozen_copy(getattr(self, name)).cpu())
-        acting.explorer = copy.deepcopy(acting.explorer)
-        acting.device, acting.gpu = torch.device("cpu"), None
-        acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
-        acting.clear_records()
-        acting.replay_buffer = ()  # an `Actor` puts something in its place
-        acting.target_update_interval = sys.maxsize  # there is no target to move
-        return cast(Self, acting)
+def setup_actor_learner_training(
+    agent: Any,
+    n_actors: int,
+    update_counter: Any = None,
+    n_updates: int | None = None,
+    actor_update_interval: int = 8,
+    step_hooks: Sequence[Hook] = (),
+    optimizer_step_hooks: Sequence[Hook] = (),
+    *,
+    updates_per_step: float | None = None,
+) -> tuple[ActorFactory, StoppableThread, StoppableThread, FailureEvent]:
+    """Prepare training with actors in other processes and a learner in a thread of this one.
 
-    def setup_actor_learner_training(
-        self,
-        n_actors: int,
-        update_counter: Any = None,
-        n_updates: int | None = None,
-        actor_update_interval: int = 8,
-        step_hooks: Sequence[Hook] = (),
-        optimizer_step_hooks: Sequence[Hook] = (),
-        *,
-        updates_per_step: float | None = None,
-    ) -> tuple[ActorFactory, StoppableThread, StoppableThread, FailureEvent]:
-        """Prepare training with actors in other processes and a learner in a thread of this one.
+    To be used so, or through `experiments.train_agent_actor_learner`::
 
-        To be used so, or through `experiments.train_agent_actor_learner`::
+        make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
+        poller.start()
+        learner.start()
+        train_agent_async(
+            outdir, processes=4, make_env=make_env, make_agent=make_actor,
+            stop_event=learner.stop_event, exception_event=exception_event,
+        )
+        poller.stop()
+        learner.stop()
+        poller.join()
+        learner.join()
 
-            make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
-            poller.start()
-            learner.start()
-            train_agent_async(
-                outdir, processes=4, make_env=make_env, make_agent=make_actor,
-                stop_event=learner.stop_event, exception_event=exception_event,
-            )
-            poller.stop()
-            learner.stop()
-            poller.join()
-            learner.join()
+    The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
+    the agent is used through the actors or `make_actor.representative` alone. It stays as the runner has saved it
+    last, as `<t>_finish` or `<t>_except`.
 
-        The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
-        the agent is used through the actors or `make_actor.representative` alone. It stays as the runner has saved it
-        last, as `<t>_finish` or `<t>_except`.
+    Args:
+        agent: The agent.
+        n_actors: Number of actors.
+        update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were renewed.
+        n_updates: Updates after which the learner ends, and sets its `stop_event`; None for no end.
+        actor_update_interval: Updates after which the actors' parameters are renewed.
+        step_hooks: Called by the learner as (None, agent, step) after every update, where step is the number of
+            updates times `update_interval`.
+        optimizer_step_hooks: Called as (None, agent, number of updates).
+        updates_per_step: Updates for each step from the first update on; the learner waits for steps, and the
+            actors for the learner when it is behind. None lets each run as fast as it can.
 
-        Args:
-            n_actors: Number of actors.
-            update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were renewed.
-            n_updates: Updates after which the learner ends, and sets its `stop_event`; None for no end.
-            actor_update_interval: Updates after which the actors' parameters are renewed.
-            step_hooks: Called by the learner as (None, agent, step) after every update, where step is the number of
-                updates times `update_interval`.
-            optimizer_step_hooks: Called as (None, agent, number of updates).
-            updates_per_step: Updates for each step from the first update on; the learner waits for steps, and the
-                actors for the learner when it is behind. None lets each run as fast as it can.
+    Returns:
+        What makes actor i, from 0, in its process; the learner's thread; the thread that takes in what the actors
+        send; and an event that is set if one of these threads fails, with its `error`.
 
-        Returns:
-            What makes actor i, from 0, in its process; the learner's thread; the thread that takes in what the actors
-            send; and an event that is set if one of these threads fails, with its `error`.
+    Raises:
+        ValueError: If a number is out of range.
+        TypeError: If a number is no integer.
+    """
+    check_counts(n_actors=n_actors, actor_update_interval=actor_update_interval)
+    check_counts(optional=True, n_updates=n_updates)
+    if updates_per_step is not None and not updates_per_step > 0:
+        raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
+    ensure_tracker()
+    weights = SharedWeights([getattr(agent, name) for name in agent.acting_attributes])
+    counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
+    counts.arrays[STEPS][0] = agent.t
+    server, address, remove = listen(n_actors)
+    key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
+    parts = (agent, lock, counts, weights, threading.Event())
+    representative = AgentProxy(*parts)
+    learner = Learner(
+        representative, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure,
+        n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
+        step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
+    )  # fmt: skip
 
-        Raises:
-            ValueError: If a number is out of range.
-            TypeError: If a number is no integer.
-        """
-        check_counts(n_actors=n_actors, actor_update_interval=actor_update_interval)
-        check_counts(optional=True, n_updates=n_updates)
-        if updates_per_step is not None and not updates_per_step > 0:
-            raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
-        ensure_tracker()
-        weights = SharedWeights([getattr(self, name) for name in self.acting_attributes])
-        counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
-        counts.arrays[STEPS][0] = self.t
-        server, address, remove = listen(n_actors)
-        key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
-        parts = (self, lock, counts, weights, threading.Event())
-        representative = AgentProxy(*parts)
-        learner = Learner(
-            representative, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure,
-            n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
-            step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
-        )  # fmt: skip
+    def release() -> None:
+        remove()
+        for memory in (weights.memory, counts):
+            memory.unlink()
 
-        def release() -> None:
-            remove()
-            for memory in (weights.memory, counts):
-                memory.unlink()
-
-        poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
-        make_actor = ActorFactory(
-            self.acting_copy(), self.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
-            (counts.name, counts.layout), RunnersAgentProxy(*parts),
-        )  # fmt: skip
-        threads = [
-            StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)
-            for body, name in ((learner, "learner"), (poller, "poller"))
-        ]
-        return make_actor, threads[0], threads[1], failure
-
-    def count_step(self) -> None:
-        """Count an environment step in training that somebody else, such as another process, has stored."""
-        self.t += 1
-        self._cumulative_steps += 1
+    poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
+    make_actor = ActorFactory(
+        agent.acting_copy(), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
+        (counts.name, counts.layout), RunnersAgentProxy(*parts),
+    )  # fmt: skip
+    threads = [
+        StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)
+        for body, name in ((learner, "learner"), (poller, "poller"))
+    ]
+    return make_actor, threads[0], threads[1], failure
 
 
 #: At most so many observations are taken from a replay buffer.
 _MOST = 256
 
 
-class ExportingMixin:
-    """Lets an agent's greedy policy be written into a file; the agent has `greedy_actions`."""
+def export(
+    agent: Any,
+    path: str | os.PathLike[str],
+    *,
+    example_obs: Any = None,
+    action_mask: Any = None,
+    noise: NoiseMode = "fixed",
+    format: str | None = None,
+) -> Signature:
+    """Write the greedy policy into a file that runs without this library.
 
-    acting_attributes: tuple[str, ...]
-    memory: RecurrentMemory | None
-    features: FeatureExtractor
-    batch_last_obs: Any
-    acting_hook: str
-    overridden_hooks: frozenset[str]
+    The file takes raw observations, as `batch_act` does, in batches of any size: `phi` is inside, with a cast, a
+    scale or other axes, and so are the normalisation of observations, which learns no more, and the choice of the
+    action. What wrappers do with observations is outside: with frames stacked by a wrapper, the file is given the
+    stacks, the newest frame last. Before anything is written, its actions are compared with the agent's for 1,000
+    observations: numbers to 1e-5, discrete actions wherever the best two are further apart than that.
 
-    def export(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        example_obs: Any = None,
-        action_mask: Any = None,
-        noise: NoiseMode = "fixed",
-        format: str | None = None,
-    ) -> Signature:
-        """Write the greedy policy into a file that runs without this library.
+    Inputs are called `input_0` and so on, one for each part of a nested observation, of dicts by sorted keys; then
+    come `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros [layers, B, ...]
+    where an episode begins; and `noise_0` and so on. Outputs are `action`, and `next_state_0` and so on.
 
-        The file takes raw observations, as `batch_act` does, in batches of any size: `phi` is inside, with a cast, a
-        scale or other axes, and so are the normalisation of observations, which learns no more, and the choice of the
-        action. What wrappers do with observations is outside: with frames stacked by a wrapper, the file is given the
-        stacks, the newest frame last. Before anything is written, its actions are compared with the agent's for 1,000
-        observations: numbers to 1e-5, discrete actions wherever the best two are further apart than that.
+    Args:
+        agent: The agent, which has `greedy_actions`.
+        path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance
+            for onnxruntime; `.pt2` is for `torch.export.load`. A file that is there is replaced in one instant.
+        example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or
+            a space to draw from. None takes those in the replay buffer, or those that were acted on last. The
+            file takes observations of the same dtype: give those of the environment itself, such as
+            `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
+        action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too.
+            Masks in observations, under the key "action_mask", are inputs by themselves.
+        noise: What is done where acting greedily draws random numbers, as IQN, BCQ, BEAR and noisy networks do.
+            "fixed": nothing is random; quantile fractions are evenly spaced, weights are without noise, and other
+            numbers are drawn once, the same for every observation. "input": the file is given them.
+        format: One of these endings, where the name of the file has another.
 
-        Inputs are called `input_0` and so on, one for each part of a nested observation, of dicts by sorted keys; then
-        come `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros [layers, B, ...]
-        where an episode begins; and `noise_0` and so on. Outputs are `action`, and `next_state_0` and so on.
+    Returns:
+        Names, shapes and dtypes of inputs and outputs, which also stand in the file as JSON ("signature.json").
 
-        Args:
-            path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance
-                for onnxruntime; `.pt2` is for `torch.export.load`. A file that is there is replaced in one instant.
-            example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or
-                a space to draw from. None takes those in the replay buffer, or those that were acted on last. The
-                file takes observations of the same dtype: give those of the environment itself, such as
-                `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
-            action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too.
-                Masks in observations, under the key "action_mask", are inputs by themselves.
-            noise: What is done where acting greedily draws random numbers, as IQN, BCQ, BEAR and noisy networks do.
-                "fixed": nothing is random; quantile fractions are evenly spaced, weights are without noise, and other
-                numbers are drawn once, the same for every observation. "input": the file is given them.
-            format: One of these endings, where the name of the file has another.
-
-        Returns:
-            Names, shapes and dtypes of inputs and outputs, which also stand in the file as JSON ("signature.json").
-
-        Raises:
-            ExportError: If the policy cannot be put into such a file, if what was exported acts in another way than the
-                agent, or if the agent has seen no observation and none is given.
-            CheckpointError: If the file cannot be written; an older one stays.
-            MissingDependencyError: If a package for the format is not installed.
-            NonFiniteError: If the agent's own actions are NaN or infinite.
-            ValueError: If the ending or `noise` is another one.
-        """
-        if self.acting_hook in self.overridden_hooks:
-            raise ExportError(
-                f"{type(self).__name__} overrides {self.acting_hook}, which no file can hold: override "
-                "greedy_actions(obs, action_mask, active), torch operations on features, instead"
-            )
-        if example_obs is None:
-            example_obs = self._observations_seen()
-        return export_policy(self.greedy_copy, path, example_obs, action_mask, noise, format)
-
-    def greedy_copy(self) -> Self:
-        """A copy on the CPU that acts as this agent in evaluation, and by itself does nothing but that."""
-        acting = object.__new__(type(self))
-        names = (*self.acting_attributes, "obs_normalizer")
-        for name, value in list(vars(self).items()):
-            if name in names and isinstance(value, nn.Module):
-                vars(acting)[name] = frozen_copy(value).cpu()
-            elif not isinstance(value, nn.Module | torch.optim.Optimizer):
-                vars(acting)[name] = value
-        memory = None if self.memory is None else RecurrentMemory(None)
-        vars(acting).update(training=False, device=torch.device("cpu"), memory=memory, _compiled_greedy=None)
-        acting.features = copy.deepcopy(self.features)
-        return acting
-
-    def _observations_seen(self) -> Any:
-        """Some raw observations of the past.
-
-        Raises:
-            ExportError: If there are none.
-        """
-        items = getattr(getattr(self, "replay_buffer", None), "memory", ())
-        if len(items):
-            chosen = range(0, len(items), -(-len(items) // _MOST))
-            return [items[i][0]["state"] for i in chosen]
-        if self.batch_last_obs is not None:
-            return list(self.batch_last_obs)
+    Raises:
+        ExportError: If the policy cannot be put into such a file, if what was exported acts in another way than the
+            agent, or if the agent has seen no observation and none is given.
+        CheckpointError: If the file cannot be written; an older one stays.
+        MissingDependencyError: If a package for the format is not installed.
+        NonFiniteError: If the agent's own actions are NaN or infinite.
+        ValueError: If the ending or `noise` is another one.
+    """
+    if agent.acting_hook in agent.overridden_hooks:
         raise ExportError(
-            f"this {type(self).__name__} has seen no observation yet, which it needs to trace its policy and to "
-            "compare the file with it: give some as example_obs, such as env.observation_space or dataset.observations"
+            f"{type(agent).__name__} overrides {agent.acting_hook}, which no file can hold: override "
+            "greedy_actions(obs, action_mask, active), torch operations on features, instead"
         )
+    if example_obs is None:
+        example_obs = _observations_seen(agent)
+    return export_policy(agent.greedy_copy, path, example_obs, action_mask, noise, format)
+
+
+def greedy_copy(agent: Any) -> Any:
+    """A copy on the CPU that acts as an agent in evaluation, and by itself does nothing but that."""
+    acting = object.__new__(type(agent))
+    names = (*agent.acting_attributes, "obs_normalizer")
+    for name, value in list(vars(agent).items()):
+        if name in names and isinstance(value, nn.Module):
+            vars(acting)[name] = frozen_copy(value).cpu()
+        elif not isinstance(value, nn.Module | torch.optim.Optimizer):
+            vars(acting)[name] = value
+    memory = None if agent.memory is None else RecurrentMemory(None)
+    vars(acting).update(training=False, act_deterministically=True, device=torch.device("cpu"), memory=memory)
+    acting._compiled_greedy = None
+    acting.features = copy.deepcopy(agent.features)
+    return acting
+
+
+def _observations_seen(agent: Any) -> Any:
+    """Some raw observations of the past.
+
+    Raises:
+        ExportError: If there are none.
+    """
+    items = getattr(getattr(agent, "replay_buffer", None), "memory", ())
+    if len(items):
+        chosen = range(0, len(items), -(-len(items) // _MOST))
+        return [items[i][0]["state"] for i in chosen]
+    if agent.batch_last_obs is not None:
+        return list(agent.batch_last_obs)
+    raise ExportError(
+        f"this {type(agent).__name__} has seen no observation yet, which it needs to trace its policy and to "
+        "compare the file with it: give some as example_obs, such as env.observation_space or dataset.observations"
+    )

@@ -14,13 +14,12 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
-from pfrl_like.learning.acting import PolicyActingMixin, check_one_for_each, wrong_value
+from pfrl_like.learning.acting import PolicyChoice, check_one_for_each, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
 from pfrl_like.learning.compatibility.dry_run import dry_run_critics
 from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
 from pfrl_like.learning.compatibility.spaces import (
     Bounds,
-    RecordedDataMixin,
     bounds_of,
     bounds_that_differ,
     check_kind,
@@ -45,7 +44,7 @@ from pfrl_like.utils.env_values import space_kind
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
-class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin):
+class OffPolicyActorCritic(OffPolicyAgent):
     """Base of agents that learn critics from replay, and a policy from the critics.
 
     An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
@@ -67,7 +66,10 @@ class OffPolicyActorCritic(PolicyActingMixin, OffPolicyAgent, RecordedDataMixin)
         schedule: As of `OffPolicyAgent`.
     """
 
+    chooses = PolicyChoice()
     acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
+    acting_argument = "policy"
+    value_type: type[Any] = Distribution
     #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     #: The agent for discrete actions, as errors name it.

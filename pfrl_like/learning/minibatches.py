@@ -1,5 +1,6 @@
 """Minibatches of what was collected, batches from elsewhere, and steps on their way into a replay buffer."""
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,7 +11,8 @@ from torch import Tensor
 
 from pfrl_like.batch import ACTION_MASK, Batch, concatenate_nested, map_nested
 from pfrl_like.columns import packed
-from pfrl_like.learning.recurrent_memory import batch_first
+from pfrl_like.functions.returns import n_step_returns
+from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
@@ -287,3 +289,34 @@ def check_observed(
     if len(agent.batch_last_action) != len(batch_obs):
         raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
     check_rewards(batch_reward, active)
+
+
+def features_of_batch(agent: Any, batch: Batch) -> Batch:
+    """Features instead of raw observations, on an agent's device; burned in, and with n-step returns of sequences."""
+    if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may leave it out
+        batch = batch.replace(
+            action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
+        )
+    if not agent.features.is_identity:
+        batch = batch.replace(
+            obs=agent.features.on_batch(batch.obs, agent.device),
+            next_obs=agent.features.on_batch(batch.next_obs, agent.device),
+        )
+        continuation = batch.continuation
+        if continuation is not None and len(continuation.reward):
+            next_obs = agent.features.on_batch(continuation.next_obs, agent.device)
+            batch = batch.replace(continuation=dataclasses.replace(continuation, next_obs=next_obs))
+    if agent.device.type != "cpu":
+        batch = batch.to(agent.device)
+    batch = burn_in(getattr(agent, agent.acting_attributes[0]), batch, agent.burn_in) if agent.burn_in else batch
+    if agent.num_steps == 1 or batch.lengths is None:
+        return batch
+    reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, agent.num_steps)
+    return batch.replace(reward=reward, discount=discount, next_row=next_row)
+
+
+def not_in_rows(batch: Batch) -> ValueError:
+    """The error of a minibatch whose columns are not one number for each row."""
+    columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
+    came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
+    return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")

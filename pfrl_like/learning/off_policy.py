@@ -1,6 +1,5 @@
 """The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
 
-import dataclasses
 import logging
 import os
 import sys
@@ -14,15 +13,14 @@ import torch
 from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
-from pfrl_like.batch import ACTION_MASK, Batch
+from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import ActingMixin
-from pfrl_like.learning.acting_copy import ActorLearnerMixin
+from pfrl_like.learning.acting import Acting
+from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
-from pfrl_like.learning.compatibility.spaces import refuse_unknown_actions
-from pfrl_like.learning.minibatches import check_observed, store_step
+from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
+from pfrl_like.learning.minibatches import check_observed, features_of_batch, not_in_rows, store_step
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
     check_not_compiled,
@@ -30,7 +28,7 @@ from pfrl_like.learning.overrides.off_policy import (
     update_by_experiences,
     within_hook,
 )
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
+from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.statistics import (
     ROWS,
     UPDATES,
@@ -59,7 +57,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
-class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
+class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents with a replay buffer and target networks.
 
     An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
@@ -350,7 +348,7 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, Batch
             order = batch.index
         rows = batch.reward.shape
         if len(rows) != 1 or batch.discount.shape != rows or (batch.weight is not None and batch.weight.shape != rows):
-            raise _not_in_rows(batch)
+            raise not_in_rows(batch)
         if self._updates_left == 0:
             self.sync_target_network()
         ready = batch if self._takes_raw and type(batch.obs) is not dict else self._prepare(batch)
@@ -441,29 +439,6 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, Batch
         with isolated_rng(), within_hook(self, batch):
             return self.loss(batch)[1]
 
-    def _prepare(self, batch: Batch) -> Batch:
-        """Features instead of raw observations, on this agent's device."""
-        if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may leave it out
-            batch = batch.replace(
-                action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
-            )
-        if not self.features.is_identity:
-            batch = batch.replace(
-                obs=self.features.on_batch(batch.obs, self.device),
-                next_obs=self.features.on_batch(batch.next_obs, self.device),
-            )
-            continuation = batch.continuation
-            if continuation is not None and len(continuation.reward):
-                next_obs = self.features.on_batch(continuation.next_obs, self.device)
-                batch = batch.replace(continuation=dataclasses.replace(continuation, next_obs=next_obs))
-        if self.device.type != "cpu":
-            batch = batch.to(self.device)
-        batch = burn_in(getattr(self, self.acting_attributes[0]), batch, self.burn_in) if self.burn_in else batch
-        if self.num_steps == 1 or batch.lengths is None:
-            return batch
-        reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, self.num_steps)
-        return batch.replace(reward=reward, discount=discount, next_row=next_row)
-
     def sync_target_network(self) -> None:
         """Move the target networks to, or towards, the online networks."""
         for name in self.target_attributes:
@@ -504,17 +479,17 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, Batch
         sizes = dict.fromkeys(self.averaged_rows, ROWS) | dict.fromkeys(self.averaged_updates, UPDATES)
         self._records = make_records(self, sizes)
 
-    def saved_state(self) -> dict[str, Any]:
-        """What goes on beside the networks: counters, statistics, the explorer and recurrent states."""
-        return saved_progress(self)
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; see `restore_progress`."""
-        restore_progress(self, state)
-
     def _counters(self) -> dict[str, Any]:
         return {name: getattr(self, attribute) for name, attribute in self.saved_counters.items()}
 
+    def count_step(self) -> None:
+        """Count an environment step in training that somebody else, such as another process, has stored."""
+        self.t += 1
+        self._cumulative_steps += 1
+
+    _prepare = features_of_batch
+    saved_state = saved_progress
+    restore_state = restore_progress
     waiting_for = waiting_for
     unsaved = unsaved_explorer
 
@@ -523,6 +498,23 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, Batch
     trailed = property(trailed)
     settle = settle
     diagnose = diagnose
+
+    # Actors in other processes
+
+    acting_copy = acting_copy
+    setup_actor_learner_training = setup_actor_learner_training
+
+    # Recorded data
+
+    check_dataset = check_dataset
+
+    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+        """Refuse a dataset whose actions are not those of the agent.
+
+        Args:
+            dataset: The dataset.
+            output: What the network that acts gives for one observation; None if that is not known.
+        """
 
     # Saving
 
@@ -543,9 +535,3 @@ class OffPolicyAgent(ActingMixin, ActorLearnerMixin, AttributeSavingMixin, Batch
         """
         self.load(dirname)
         self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
-
-
-def _not_in_rows(batch: Batch) -> ValueError:
-    columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
-    came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
-    return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")

@@ -15,7 +15,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import PolicyActingMixin, allowed, check_outputs, wrong_value
+from pfrl_like.learning.acting import Acting, PolicyChoice, allowed, check_outputs, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
@@ -34,7 +34,7 @@ from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 
-class OnPolicyAgent(PolicyActingMixin, AttributeSavingMixin, BatchAgent, metaclass=HookType):
+class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that learn from their own last steps alone.
 
     An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
@@ -48,6 +48,7 @@ class OnPolicyAgent(PolicyActingMixin, AttributeSavingMixin, BatchAgent, metacla
         gamma: This and the others are as in `PPO`.
     """
 
+    chooses = PolicyChoice()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
     acting_attributes: tuple[str, ...] = ("model",)
     acting_argument = "model"

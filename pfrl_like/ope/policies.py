@@ -15,7 +15,7 @@ from pfrl_like.algos.fitting.spaces import check_built_for
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.acting import MISFITS, ActingMixin, PolicyActingMixin, misfit, samples_its_policy
+from pfrl_like.learning.acting import MISFITS, Acting, misfit, samples_its_policy
 from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
@@ -273,15 +273,14 @@ def evaluates_modes(algo: Any) -> bool:
 
 def _acts_by_policy(agent: Any) -> bool:
     """Whether an agent takes samples or modes of its `policy`, and chooses in no other way."""
-    takes_modes = getattr(type(agent), "greedy_actions", None) is PolicyActingMixin.greedy_actions
+    takes_modes = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
     return samples_its_policy(agent) and (takes_modes or not agent.act_deterministically)
 
 
 def _policy_of_model(agent: Any) -> nn.Module | None:
     """What an agent's `model` says; None if there is none, or the agent chooses by more, as `DiscreteBCQ` does."""
-    usual = ActingMixin.greedy_actions, PolicyActingMixin.greedy_actions
     model = getattr(agent, "model", None)
-    if not isinstance(model, nn.Module) or getattr(type(agent), "greedy_actions", None) not in usual:
+    if not isinstance(model, nn.Module) or getattr(type(agent), "greedy_actions", None) is not Acting.greedy_actions:
         return None
     if agent.value_type is tuple:
         return FirstOfModel(model)

@@ -273,7 +273,7 @@ class DecisionTransformer(BC):
 
     def acting_copy(self) -> Self:
         """As of the base; it has seen nothing yet."""
-        acting = super().acting_copy()
+        acting: Self = super().acting_copy()
         acting._contexts = self._new_contexts()
         return acting
 

@@ -1,7 +1,6 @@
 """Which policies and datasets fit which spaces."""
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,33 +119,23 @@ def _in_words(bound: Any) -> str:
 _NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with size (\d+)")
 
 
-class RecordedDataMixin(ABC):
-    """How an agent that learns from minibatches looks at a dataset before it learns from it."""
+def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
+    """Refuse a dataset whose actions are not those of the agent; warn of those that its policy cannot give.
 
-    @abstractmethod
-    def probe(self, observation_space: Any) -> Any:
-        """What the network gives for one observation of a space; None if the space is of no known kind."""
+    Args:
+        agent: The agent, which learns from minibatches.
+        dataset: The dataset.
+        n_frames: How many images are stacked.
 
-    def check_dataset(self, dataset: Any, n_frames: int = 1) -> None:
-        """Refuse a dataset whose actions are not those of the agent; warn of those that its policy cannot give.
-
-        Args:
-            dataset: The dataset.
-            n_frames: How many images are stacked.
-
-        Raises:
-            TypeError: If actions are of another kind.
-            ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
-                observations do not fit.
-        """
-        # The first observation as a space, by which networks are tried; None if it is no array.
-        obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
-        first = OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
-        self.check_recorded_actions(dataset, self.probe(first))
-
-    @abstractmethod
-    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Do so for the actions, by what the network gives for one observation; None if that is not known."""
+    Raises:
+        TypeError: If actions are of another kind.
+        ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
+            observations do not fit.
+    """
+    # The first observation as a space, by which networks are tried; None if it is no array.
+    obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
+    first = OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+    agent.check_recorded_actions(dataset, agent.probe(first))
 
 
 def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:

@@ -198,35 +198,3 @@ def update_by_experiences(agent: Any) -> None:
         if buffer.prioritized and buffer.waits_for_errors:
             buffer.update_priorities(np.zeros(0, np.int64), [])  # it may wait for errors, which will not come
         raise
-
-
-# Acting
-
-
-def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Choose actions by the overridden method that gives the policy's, with the explorer on top in training.
-
-    Args:
-        agent: Has the name of the method as `acting_hook`.
-        batch_obs: k observations.
-        action_mask: True where an action is allowed, [k, n_actions]; None for everywhere.
-        active: False for environments whose action will be ignored, [k].
-
-    Returns:
-        k actions.
-    """
-    name = agent.acting_hook
-    options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
-    agent.hooked_choice = (action_mask, active)
-    try:
-        if agent.training and agent.burnin_action_func is not None and agent.burning_in:
-            actions: Any = agent.burnin_actions(len(batch_obs), action_mask, active)
-        else:
-            actions = getattr(agent, name)(batch_obs, **({} if agent.training else options))
-            if agent.training and agent.explorer is not None:
-                actions = agent.explored(np.asarray(actions), action_mask, active)
-    finally:
-        agent.hooked_choice = (None, None)
-    if agent.training:
-        agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
-    return actions
