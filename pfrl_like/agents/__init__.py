@@ -16,7 +16,7 @@ from pfrl_like.agents.dpp import DPP
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.agents.fqf import FQF
 from pfrl_like.agents.iqn import IQN
-from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic, OfflineActorCritic
+from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.agents.offline.awac import AWAC, CRR
 from pfrl_like.agents.offline.awr import AWR, DiscreteAWR
 from pfrl_like.agents.offline.bc import BC, DiscreteBC
@@ -82,7 +82,6 @@ __all__ = [
     "IQN",
     "OffPolicyActorCritic",
     "OffPolicyAgent",
-    "OfflineActorCritic",
     "OnPolicyAgent",
     "PAL",
     "PPO",

@@ -1,8 +1,10 @@
 """Categorical DQN (arXiv:1707.06887) with the targets of Double DQN (arXiv:1509.06461)."""
 
 from pfrl_like.agents.categorical_dqn import CategoricalDQN
-from pfrl_like.agents.double_dqn import DoubleDQN
+from pfrl_like.agents.double_dqn import greedy_of_online
 
 
-class CategoricalDoubleDQN(CategoricalDQN, DoubleDQN):
+class CategoricalDoubleDQN(CategoricalDQN):
     """`CategoricalDQN` with the next action chosen by the online network (arXiv:1509.06461, eq. 4)."""
+
+    next_action = staticmethod(greedy_of_online)

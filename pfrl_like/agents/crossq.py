@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, concatenate_nested
-from pfrl_like.learning.critics import critic_loss, next_obs_of, value_of
+from pfrl_like.learning.critics import NO_TARGETS, critic_loss, next_obs_of, value_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.recurrent import is_recurrent
@@ -32,7 +32,7 @@ class CrossQ(SoftActorCritic):
         TypeError: If a critic is recurrent or `soft_update_tau` is given, and as `SoftActorCritic`.
     """
 
-    has_target_critics = False
+    targets = NO_TARGETS
     joins_next_states = True
 
     def __init__(self, *args: Any, policy_update_delay: int = 3, **kwargs: Any) -> None:
@@ -50,7 +50,7 @@ class CrossQ(SoftActorCritic):
         """Losses of the critics in the present states against their own values in the next ones."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
-            reward = soft_reward(batch, log_prob, self.multiplier("temperature"))
+            reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
         n, action = len(batch), torch.cat([batch.action, next_action])
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]

@@ -131,12 +131,12 @@ class DiscreteSAC(SoftActorCritic):
         with torch.no_grad(), evaluating_readers(self.policy):
             of_next = self.policy, self.bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
-                mean = discrete_sac_next_value(*of_next, self.multiplier("temperature"))
+                mean = discrete_sac_next_value(*of_next, self.multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward
             else:
                 next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
-                reward = soft_reward(batch, log_prob, self.multiplier("temperature"))
+                reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
         action = {"action": batch.action.long(), "next_action": next_action}
         learning = zip(values, self.rows_of_critics(batch), strict=True)
         return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
@@ -144,8 +144,10 @@ class DiscreteSAC(SoftActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""
         loss, entropy = discrete_sac_policy_loss(
-            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator
+            self.policy, self.critics, batch, self.multipliers["temperature"](), self.batch_accumulator
         )
         step("policy_optimizer", loss)
-        self.improve_multiplier("temperature", -entropy, self.entropy_target, batch, step)
+        self.multipliers["temperature"].update(
+            step, -entropy, self.entropy_target, batch.weight, self.batch_accumulator
+        )
         return {"policy_loss": loss.detach(), "entropy": entropy}

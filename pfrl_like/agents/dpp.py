@@ -51,9 +51,7 @@ class DPP(AbstractDPP):
     value_type = DiscreteActionValue
 
     def __init__(self, *args: Any, eta: float = 1.0, **kwargs: Any) -> None:
-        if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
-            raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
-        self.eta: float = eta
+        self.eta = _checked_eta(eta)
         super().__init__(*args, **kwargs)
 
     def state_value(self, value: Any) -> Tensor:
@@ -62,8 +60,24 @@ class DPP(AbstractDPP):
         return mean
 
 
-class DPPL(DPP):
-    """`DPP` with log(sum(exp(eta * preferences))) / eta, the paper's L_eta, as the value of a state."""
+class DPPL(AbstractDPP):
+    """The value of a state is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
+
+    Args:
+        args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
+        eta: Inverse temperature of the soft maximum, positive.
+        kwargs: As `DQN`.
+
+    Raises:
+        ValueError: If `eta` is not positive or infinite, and as `DQN`.
+        TypeError: As `DQN`.
+    """
+
+    value_type = DiscreteActionValue
+
+    def __init__(self, *args: Any, eta: float = 1.0, **kwargs: Any) -> None:
+        self.eta = _checked_eta(eta)
+        super().__init__(*args, **kwargs)
 
     def state_value(self, value: Any) -> Tensor:
         """Soft maximum, [B]."""
@@ -78,3 +92,9 @@ class DPPGreedy(AbstractDPP):
         """Largest preference, [B]."""
         largest: Tensor = value.max
         return largest
+
+
+def _checked_eta(eta: float) -> float:
+    if not (isinstance(eta, numbers.Real) and 0 < eta < math.inf):
+        raise ValueError(f"eta is {eta!r}, expected a finite number above 0")
+    return eta

@@ -1,8 +1,7 @@
 """Soft Actor-Critic (Haarnoja et al. 2018, arXiv:1801.01290 and arXiv:1812.05905)."""
 
 import logging
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,9 +16,9 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
-from pfrl_like.learning.critics import distribution_of, least, mean_value, one_for_each_row, value_of
+from pfrl_like.learning.critics import Targets, distribution_of, least, mean_value, one_for_each_row, value_of
+from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
-from pfrl_like.learning.lagrange import check_multiplier, temperature_loss
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
@@ -147,19 +146,16 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     averaged_rows: tuple[str, ...] = ("entropy",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
-    moves_its_targets = True
-    has_target_policy = False
+    targets = Targets(of_policy=False, moved="every update")
     needs_densities = True
     hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     acting_hook = "batch_select_greedy_action"
-    #: The weights of terms in its losses, each a constant or learnt, and which attribute says at what each holds
-    #: something; where that one is None, it is not learnt. "temperature" is `initial_temperature`, or else what
-    #: `temperature_holder` gives, on which `temperature_optimizer` descends.
-    multipliers: Mapping[str, str] = {"temperature": "entropy_target"}
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
+    initial_temperature: Any = ConstructorOnly()
+    temperature_holder: Any = ConstructorOnly()
     policy_optimizer: Any = ConstructorOnly()
     q_func1_optimizer: Any = ConstructorOnly()
     q_func2_optimizer: Any = ConstructorOnly()
@@ -206,10 +202,16 @@ class SoftActorCritic(OffPolicyActorCritic):
         )
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
-        multipliers, their_optimizers = self.make_multipliers()
+        multipliers = self.make_multipliers()
+        self.multipliers = {each.name: each for each in multipliers}
+        for each in multipliers:
+            if each.holder is None:
+                setattr(self, f"{each.name}_holder", None)
+                setattr(self, f"{each.name}_optimizer", None)
+        holders, their_optimizers = parts_of(multipliers)
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers},
-            replay_buffer, gamma, Greedy(), further=multipliers, burnin_action_func=burnin_action_func,
+            replay_buffer, gamma, Greedy(), further=holders, burnin_action_func=burnin_action_func,
             act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
             device=device, replay_start_size=replay_start_size,
             minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
@@ -222,64 +224,40 @@ class SoftActorCritic(OffPolicyActorCritic):
     @property
     def temperature(self) -> float:
         """Weight of the entropy."""
-        return float(self.multiplier("temperature"))
+        return float(self.multipliers["temperature"]())
 
-    def make_multipliers(self) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-        """The holders of those that are learnt, and their optimisers, by attribute; the constructor calls it first.
+    def make_multipliers(self) -> list[LagrangeMultiplier]:
+        """The weights of terms in its losses; the constructor calls it first."""
+        lr = self.temperature_optimizer_lr
+        return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
-        Raises:
-            TypeError: As `check_multiplier`.
-            ValueError: Likewise.
-        """
-        holders: dict[str, nn.Module] = {}
-        optimizers: dict[str, torch.optim.Optimizer] = {}
-        for name, target_name in self.multipliers.items():
-            initial, lr = getattr(self, f"initial_{name}"), getattr(self, f"{name}_optimizer_lr")
-            target = getattr(self, target_name)
-            check_multiplier(name, initial, target_name, target, lr)
-            if target is None:
-                setattr(self, f"{name}_holder", None)
-                setattr(self, f"{name}_optimizer", None)
-                continue
-            holder = holders[f"{name}_holder"] = TemperatureHolder(math.log(initial))
-            options = {} if lr is None else {"lr": lr}
-            optimizers[f"{name}_optimizer"] = torch.optim.Adam(holder.parameters(), **options)
-        return holders, optimizers
-
-    def multiplier(self, name: str) -> Any:
-        """A multiplier as it is now: a number, or a scalar that takes no gradient."""
-        holder = getattr(self, f"{name}_holder")
-        return getattr(self, f"initial_{name}") if holder is None else holder().detach()
-
-    def improve_multiplier(self, name: str, quantity: Tensor, target: Any, batch: Batch, step: Step) -> None:
-        """Descend on `temperature_loss`, if the multiplier is learnt: it grows where quantity + target is positive.
-
-        Args:
-            name: Which one.
-            quantity: What is held, [N]; takes no gradient.
-            target: Minus the number at which it is held; not looked at if nothing is learnt.
-            batch: What it was computed of.
-            step: Descends on a loss.
-        """
-        holder = getattr(self, f"{name}_holder")
-        if holder is not None:
-            loss = temperature_loss(holder(), quantity, target, batch.weight, self.batch_accumulator)
-            step(f"{name}_optimizer", loss)
+    def acting_copy(self) -> Any:
+        """As of the base; its multipliers are constants."""
+        acting = super().acting_copy()
+        acting.multipliers = {name: each.constant() for name, each in self.multipliers.items()}
+        return acting
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`soft_next_value` of the targets, and `soft_reward`."""
         with evaluating_readers(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
-        return next_value, soft_reward(batch, log_prob, self.multiplier("temperature"))
+        return next_value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on `sac_policy_loss` and `temperature_loss`."""
         loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator, self.policy_pool
+            self.policy,
+            self.critics,
+            batch,
+            self.multipliers["temperature"](),
+            self.batch_accumulator,
+            self.policy_pool,
         )
         step("policy_optimizer", loss)
         if "update_temperature" not in self.overridden_hooks:
-            self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
+            self.multipliers["temperature"].update(
+                step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
+            )
         elif self.entropy_target is not None:
             self.update_temperature(log_prob)
         return {"policy_loss": loss.detach(), "entropy": entropy}
@@ -309,7 +287,9 @@ class SoftActorCritic(OffPolicyActorCritic):
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
         batch = Batch(None, None, log_prob, None, log_prob) if self.hooked_batch is None else self.hooked_batch
-        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, own_step(self))
+        self.multipliers["temperature"].update(
+            own_step(self), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
+        )
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
         """An action of the policy for each of k raw observations, array [k, ...].

@@ -16,7 +16,7 @@ from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import distribution_of, least_next_value
+from pfrl_like.learning.critics import Targets, distribution_of, least_next_value
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -106,7 +106,7 @@ class TD3(OffPolicyActorCritic):
     saved_counters = {**OffPolicyActorCritic.saved_counters, "q_func_n_updates": "q_func_n_updates"}
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     elementwise = staticmethod(square)
-    moves_its_targets = True
+    targets = Targets(moved="with policy")
     hooks_of_update = frozenset(["update_q_func", "update_policy"])
     acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
@@ -220,10 +220,6 @@ class TD3(OffPolicyActorCritic):
         """As of the base; the critics' updates are counted by `update_q_func`."""
         super().count_update()
         self._more_critic_updates -= 1
-
-    def targets_are_due(self, with_policy: bool) -> bool:
-        """The targets move when the policy has."""
-        return with_policy
 
     def extra_statistics(self) -> dict[str, Any]:
         """Numbers of updates."""

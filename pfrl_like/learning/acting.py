@@ -254,7 +254,13 @@ class Acting:
             raise misfit(obs, error, self.acting_argument) from error
 
     export = export
-    greedy_copy = greedy_copy
+
+    def greedy_copy(self) -> Any:
+        """A copy on the CPU that acts as this agent in evaluation, by modes of a policy, and does nothing but that."""
+        acting = greedy_copy(self)
+        if isinstance(self.chooses, PolicyChoice):
+            acting.act_deterministically = True
+        return acting
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:

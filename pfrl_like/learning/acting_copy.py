@@ -201,8 +201,7 @@ def greedy_copy(agent: Any) -> Any:
         elif not isinstance(value, nn.Module | torch.optim.Optimizer):
             vars(acting)[name] = value
     memory = None if agent.memory is None else RecurrentMemory(None)
-    vars(acting).update(training=False, act_deterministically=True, device=torch.device("cpu"), memory=memory)
-    acting._compiled_greedy = None
+    vars(acting).update(training=False, device=torch.device("cpu"), memory=memory, _compiled_greedy=None)
     acting.features = copy.deepcopy(agent.features)
     return acting
 

@@ -87,10 +87,6 @@ class OffPolicyActorCritic(OffPolicyAgent):
     hooks_of_update: frozenset[str] = frozenset()
     #: Whether the policy learns; one that does not has no optimiser.
     policy_learns: bool = True
-    #: Whether the policy has a target, too.
-    has_target_policy: bool = True
-    #: Whether the critics have targets.
-    has_target_critics: bool = True
     #: Whether the policy's distributions need log-probabilities.
     needs_densities: bool = False
     #: What the losses need of the policy's distributions then.
@@ -133,7 +129,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
-        followed = ["policy"] * self.has_target_policy + [*critics] * self.has_target_critics
+        followed = ["policy"] * self.targets.of_policy + [*critics] * self.targets.of_critics
         self.target_attributes = tuple(followed)
         for name in self.target_attributes:
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
@@ -201,10 +197,6 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """How the critics' errors become one number."""
         return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
 
-    def targets_are_due(self, with_policy: bool) -> bool:
-        """Whether the targets move after this update, of an agent that `moves_its_targets`."""
-        return True
-
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -217,7 +209,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         td_error, stats = self.run_update_step(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
-        if self.moves_its_targets and self.targets_are_due(with_policy):
+        moved = self.targets.moved
+        if moved == "every update" or (with_policy and moved == "with policy"):
             self.sync_target_network()
         return td_error, stats
 

@@ -5,9 +5,10 @@ A critic is called as `critic((obs, action))` and gives numbers, [N, 1], or an a
 the actions that were taken: the value of another action is asked for at the end of the history that really was.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +28,26 @@ from pfrl_like.utils.recurrent import (
     one_step_forward,
     sequence_outputs,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class Targets:
+    """Which parts of an agent have a target network, and when these move.
+
+    Args:
+        of_policy: Whether a policy has one.
+        of_critics: Whether critics have.
+        moved: "by interval", every `target_update_interval` steps; "every update"; or "with policy", in those updates
+            in which the policy learns.
+    """
+
+    of_policy: bool = True
+    of_critics: bool = True
+    moved: Literal["by interval", "every update", "with policy"] = "by interval"
+
+
+#: No part has a target network.
+NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:

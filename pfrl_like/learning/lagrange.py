@@ -1,15 +1,18 @@
-"""Multipliers: weights of terms in a loss that are learnt, such as the temperature of Soft Actor-Critic.
+"""Lagrange multipliers: weights of terms in a loss that are learnt, such as the temperature of Soft Actor-Critic.
 
 (Haarnoja et al. 2018, arXiv:1812.05905, section 5.)
 """
 
 import math
 import numbers
+from collections.abc import Iterable
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from pfrl_like.functions.losses import weighted_mean
+from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -47,6 +50,67 @@ def temperature_loss(
         accumulator: "mean" or "sum" over the rows.
     """
     return weighted_mean(-temperature * (log_prob + entropy_target), weight, accumulator)
+
+
+class LagrangeMultiplier:
+    """The weight of a term in a loss: a constant, or learnt so that something is held at a target.
+
+    Args:
+        name: What it is called.
+        initial: First value, positive; 0 may be a constant.
+        target_name: What errors call the target.
+        target: What the constrained quantity is held at; None for a constant.
+        lr: Learning rate of its Adam; None for Adam's own default.
+
+    Attributes:
+        holder: What gives the value if it is learnt.
+        optimizer: What moves it then.
+
+    Raises:
+        TypeError: If an argument is no number.
+        ValueError: If the multiplier is negative, or zero although it is learnt, or another number is out of bounds.
+    """
+
+    def __init__(self, name: str, initial: float, target_name: str, target: float | None, lr: float | None) -> None:
+        check_multiplier(name, initial, target_name, target, lr)
+        self.name, self.initial = name, initial
+        self.holder: TemperatureHolder | None = None
+        self.optimizer: torch.optim.Optimizer | None = None
+        if target is not None:
+            self.holder = TemperatureHolder(math.log(initial))
+            options: dict[str, Any] = {} if lr is None else {"lr": lr}
+            self.optimizer = torch.optim.Adam(self.holder.parameters(), **options)
+
+    def __call__(self) -> Any:
+        """The value as it is now: a number, or a scalar that takes no gradient."""
+        return self.initial if self.holder is None else self.holder().detach()
+
+    def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
+        """Minimise `temperature_loss`, if it is learnt: it grows where quantity + target is positive.
+
+        Args:
+            step: Makes a step on a loss.
+            quantity: What is held, [N]; takes no gradient.
+            target: Minus the number at which it is held; not looked at if nothing is learnt.
+            weight: Importance weights, [N].
+            accumulator: "mean" or "sum" over the rows.
+        """
+        if self.holder is not None:
+            step(f"{self.name}_optimizer", temperature_loss(self.holder(), quantity, target, weight, accumulator))
+
+    def constant(self) -> Self:
+        """A multiplier of the first value that is not learnt."""
+        return type(self)(self.name, self.initial, "target", None, None)
+
+
+def parts_of(
+    multipliers: Iterable[LagrangeMultiplier],
+) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+    """The holders of those that are learnt, and their optimisers, by the attributes that an agent keeps them as."""
+    learnt = [each for each in multipliers if each.holder is not None]
+    holders: dict[str, Any] = {f"{each.name}_holder": each.holder for each in learnt}
+    optimizers: dict[str, Any] = {f"{each.name}_optimizer": each.optimizer for each in learnt}
+    return holders, optimizers
 
 
 def check_multiplier(name: str, initial: float, target_name: str, target: float | None, lr: float | None) -> None:

@@ -20,6 +20,7 @@ from pfrl_like.learning.acting import Acting
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
 from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
+from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import check_observed, features_of_batch, not_in_rows, store_step
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
@@ -67,14 +68,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         modules: The modules that learn, by argument, as errors call them; they are moved to the device.
         optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
         replay_buffer: This and the others are as in `DQN`; `target_update_interval` is None if the agent
-            `moves_its_targets`.
+            moves its `targets` itself.
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     #: Modules that a target network follows, the attribute `target_` and the name.
     target_attributes: tuple[str, ...] = ("model",)
-    #: Whether `learn` calls `sync_target_network`, which otherwise happens every `target_update_interval` steps.
-    moves_its_targets: bool = False
+    #: What has a target network, and when it moves.
+    targets: Targets = Targets()
     #: Whether it is made for recorded data, so that its replay buffer may be one that is never used.
     is_offline: bool = False
     #: Whether the next observations count in the losses.

@@ -11,14 +11,13 @@ from registry import KINDS, REGISTRY, arguments_of, obs_size
 from pfrl_like import agents
 from pfrl_like.agents import (
     AdvantageWeightedActorCritic,
-    OfflineActorCritic,
     OffPolicyActorCritic,
     OffPolicyAgent,
     OnPolicyAgent,
 )
 
 #: Their arguments are those of the agents made of them.
-BASES = {AdvantageWeightedActorCritic, OfflineActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
+BASES = {AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}
 
 
 def arguments() -> list[Any]:

@@ -10,7 +10,6 @@ from pfrl_like.agent import Agent
 #: Their arguments and parts are those of the agents made of them.
 BASES = {
     "AdvantageWeightedActorCritic",
-    "OfflineActorCritic",
     "OffPolicyActorCritic",
     "OffPolicyAgent",
     "OnPolicyAgent",

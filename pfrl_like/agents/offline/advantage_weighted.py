@@ -1,4 +1,4 @@
-"""Actor-critics of recorded data: their constructor, and policies that imitate the better actions."""
+"""Actor-critics of recorded data whose policies imitate the better actions."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -13,6 +13,7 @@ from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.critics import (
+    Targets,
     distribution_of,
     least,
     least_next_value,
@@ -27,11 +28,51 @@ from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
-class OfflineActorCritic(OffPolicyActorCritic):
-    """Base of agents with a policy that needs no explorer, two critics or more, and targets that move softly.
+def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
+    """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
 
     Args:
-        policy: Module from observations to distributions of actions.
+        policy: The policy, which takes the gradient.
+        batch: Transitions or sequences.
+        weight: w, [N]; takes no gradient.
+        accumulator: "mean" or "sum" over the rows.
+
+    Returns:
+        The scalar loss, weighted if the batch has importance weights.
+    """
+    log_prob = log_prob_of(distribution_of(policy, batch), batch.action)
+    return weighted_mean(-weight * log_prob, batch.weight, accumulator)
+
+
+def sampled_advantage(
+    policy: Any,
+    critics: Sequence[Any],
+    batch: Batch,
+    n_samples: int,
+    pool: Callable[[Tensor, int], Tensor] = torch.mean,
+) -> Tensor:
+    """Min Q(s, a) of the recorded actions less what is expected of the policy's, [N].
+
+    Args:
+        policy: The policy, from which actions are drawn.
+        critics: The critics.
+        batch: Transitions or sequences.
+        n_samples: How many actions are drawn in each state.
+        pool: Makes one number of their values, [n_samples, N], along the axis that it is called with.
+    """
+    drawn = distribution_of(policy, batch).sample((n_samples,))
+    values = least([values_of_actions(critic, batch, drawn) for critic in critics])
+    return least_value(critics, batch) - pool(values, 0)
+
+
+class AdvantageWeightedActorCritic(OffPolicyActorCritic):
+    """Base of agents whose policy learns by the likelihood of recorded actions times a weight.
+
+    An algorithm says what the weight is (`weight`). There are two critics or more, and targets that move softly.
+
+    Args:
+        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+            `GaussianHeadWithStateIndependentCovariance`.
         q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
         q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
@@ -66,8 +107,12 @@ class OfflineActorCritic(OffPolicyActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
+    averaged_rows: tuple[str, ...] = ("weight",)
+    averaged_updates: tuple[str, ...] = ("policy_loss",)
+    reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
+    targets = Targets(of_policy=False, moved="every update")
+    needs_densities = True
     elementwise = staticmethod(square)
-    moves_its_targets = True
     is_offline = True
 
     policy_optimizer: Any = ConstructorOnly()
@@ -122,65 +167,6 @@ class OfflineActorCritic(OffPolicyActorCritic):
             max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
         )  # fmt: skip
 
-
-def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulator: str = "mean") -> Tensor:
-    """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
-
-    Args:
-        policy: The policy, which takes the gradient.
-        batch: Transitions or sequences.
-        weight: w, [N]; takes no gradient.
-        accumulator: "mean" or "sum" over the rows.
-
-    Returns:
-        The scalar loss, weighted if the batch has importance weights.
-    """
-    log_prob = log_prob_of(distribution_of(policy, batch), batch.action)
-    return weighted_mean(-weight * log_prob, batch.weight, accumulator)
-
-
-def sampled_advantage(
-    policy: Any,
-    critics: Sequence[Any],
-    batch: Batch,
-    n_samples: int,
-    pool: Callable[[Tensor, int], Tensor] = torch.mean,
-) -> Tensor:
-    """Min Q(s, a) of the recorded actions less what is expected of the policy's, [N].
-
-    Args:
-        policy: The policy, from which actions are drawn.
-        critics: The critics.
-        batch: Transitions or sequences.
-        n_samples: How many actions are drawn in each state.
-        pool: Makes one number of their values, [n_samples, N], along the axis that it is called with.
-    """
-    drawn = distribution_of(policy, batch).sample((n_samples,))
-    values = least([values_of_actions(critic, batch, drawn) for critic in critics])
-    return least_value(critics, batch) - pool(values, 0)
-
-
-class AdvantageWeightedActorCritic(OfflineActorCritic):
-    """Base of agents whose policy learns by the likelihood of recorded actions times a weight.
-
-    An algorithm says what the weight is (`weight`).
-
-    Args:
-        args: As `OfflineActorCritic`; the policy gives distributions with densities, such as one that ends in a
-            `GaussianHeadWithStateIndependentCovariance`.
-        kwargs: As `OfflineActorCritic`.
-
-    Raises:
-        ValueError: As `OfflineActorCritic`.
-        TypeError: As `OfflineActorCritic`.
-    """
-
-    averaged_rows: tuple[str, ...] = ("weight",)
-    averaged_updates: tuple[str, ...] = ("policy_loss",)
-    reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
-    has_target_policy = False
-    needs_densities = True
-
     # How an algorithm differs
 
     def weight(self, batch: Batch) -> Tensor:
@@ -189,7 +175,7 @@ class AdvantageWeightedActorCritic(OfflineActorCritic):
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Least value of an action of the policy, or of its target if there is one."""
-        policy = self.target_policy if self.has_target_policy else self.policy
+        policy = self.target_policy if self.targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
         return least_next_value(self.target_critics, batch, next_action), batch.reward

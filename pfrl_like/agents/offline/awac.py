@@ -10,6 +10,7 @@ from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCr
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import exponential_weight
 from pfrl_like.learning.compatibility.parts import check_positive
+from pfrl_like.learning.critics import Targets
 from pfrl_like.utils.checks import check_choice, check_counts
 
 
@@ -73,7 +74,7 @@ class CRR(AdvantageWeightedActorCritic):
         TypeError: As `AdvantageWeightedActorCritic`.
     """
 
-    has_target_policy = True
+    targets = Targets(moved="every update")
 
     def __init__(
         self,

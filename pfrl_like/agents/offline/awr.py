@@ -19,7 +19,7 @@ from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
-from pfrl_like.learning.critics import check_tells_future, future_returns
+from pfrl_like.learning.critics import NO_TARGETS, check_tells_future, future_returns
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -121,9 +121,8 @@ class AWR(OffPolicyActorCritic):
     averaged_updates = ("policy_loss",)
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
-    moves_its_targets = True  # it has none
     is_offline = True
-    has_target_policy = has_target_critics = False
+    targets = NO_TARGETS
     needs_densities = True
 
     v_func: Any

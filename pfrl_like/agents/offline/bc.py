@@ -15,7 +15,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_output
-from pfrl_like.learning.critics import distribution_of, log_prob_of
+from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -68,6 +68,13 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     return weighted_mean(loss, batch.weight, accumulator), surprise.detach()
 
 
+def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
+    """The `update_step` of agents that minimise an `imitation_loss`, and nothing else."""
+    loss, error = agent.imitation_loss(batch)
+    step("optimizer", loss)
+    return error, {"loss": loss.detach()}
+
+
 class BC(OffPolicyActorCritic):
     """Behavioural cloning: the policy imitates the actions that it learns from; rewards count for nothing.
 
@@ -101,10 +108,9 @@ class BC(OffPolicyActorCritic):
     discrete_form = "DiscreteBC"
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
-    moves_its_targets = True  # it has none
     bootstraps = False
     is_offline = True
-    has_target_policy = has_target_critics = False
+    targets = NO_TARGETS
 
     def __init__(
         self,
@@ -142,11 +148,7 @@ class BC(OffPolicyActorCritic):
         """`bc_loss`."""
         return bc_loss(self.policy, batch, self.batch_accumulator)
 
-    def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on the `imitation_loss`."""
-        loss, error = self.imitation_loss(batch)
-        step("optimizer", loss)
-        return error, {"loss": loss.detach()}
+    update_step = imitation_step
 
 
 class DiscreteBC(BC):

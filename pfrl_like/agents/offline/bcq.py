@@ -1,7 +1,8 @@
 """Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900), discrete too (arXiv:1910.01708)."""
 
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,27 +11,32 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue, soft_least_of
 from pfrl_like.agents.dqn import DQN, action_values
-from pfrl_like.agents.offline.advantage_weighted import OfflineActorCritic
 from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.agents.offline.imitation import (
     ChosenAction,
-    ImitatorMixin,
     check_parts_of_vae,
     chosen,
     chosen_for_active,
     imitated_actions,
+    learn_imitator_alone,
     most_valued,
+    step_imitator,
+    take_imitator,
 )
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
+from pfrl_like.explorers import Greedy
 from pfrl_like.functions.chunked import apply_in_chunks, as_action_mask
-from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS
+from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import two_or_more
 from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_in, check_output, check_takes_pair
 from pfrl_like.learning.compatibility.spaces import Bounds
-from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
+from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.modules import fast_forward
@@ -101,7 +107,7 @@ class CandidateChoice(nn.Module):
         return most_valued(self.critic, obs, actions)
 
 
-class BCQ(ImitatorMixin, OfflineActorCritic):
+class BCQ(OffPolicyActorCritic):
     """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
 
     Actions lie in [-1, 1]. In training and in evaluation some are drawn and the one that the first critic values most
@@ -111,7 +117,13 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
     Args:
         policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1] like an action's,
             such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
-        args: As `OfflineActorCritic`.
+        q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic, None likewise.
+        replay_buffer: As in `SoftActorCritic`.
+        gamma: As in `SoftActorCritic`.
         imitator: A `ConditionalVAE` of actions in [-1, 1].
         imitator_optimizer: Its optimiser.
         lam: Weight of the least critic in the targets, where the largest has 1 - lam.
@@ -119,17 +131,51 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
         action_flexibility: How far actions may be perturbed, at least 0.
         beta: Weight of the divergence in the imitator's loss, at least 0.
         rl_start_step: Updates in which only the imitator learns; it may be changed at any time.
-        kwargs: As `OfflineActorCritic`.
+        gpu: As in `SoftActorCritic`.
+        replay_start_size: As in `SoftActorCritic`.
+        minibatch_size: As in `SoftActorCritic`.
+        update_interval: As in `SoftActorCritic`.
+        phi: As in `SoftActorCritic`.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: As in `SoftActorCritic`.
+        logger: As in `SoftActorCritic`.
+        batch_states: As in `SoftActorCritic`.
+        burnin_action_func: As in `SoftActorCritic`.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: As in `SoftActorCritic`.
+        further_q_func_optimizers: As in `SoftActorCritic`.
+        n_times_update: As in `SoftActorCritic`.
+        policy_update_delay: Updates of the critics for each one of the policy.
+        batch_accumulator: As in `SoftActorCritic`.
+        recurrent: As in `SoftActorCritic`, for algorithms that have a recurrent form.
+        episodic_update_len: As in `SoftActorCritic`, likewise.
+        device: As in `SoftActorCritic`.
+        num_steps: As in `SoftActorCritic`, likewise.
+        compile: As in `SoftActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `OfflineActorCritic`.
-        TypeError: As `OfflineActorCritic`.
+        ValueError: On values outside those named here, and as `SoftActorCritic`.
+        TypeError: As `SoftActorCritic`.
     """
 
     acting_attributes = ("choice", "policy_updates")
     action_kind = ("box", "continuous", "DiscreteBCQ")
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
+    targets = Targets(moved="every update")
+    elementwise = staticmethod(square)
+    is_offline = True
+    may_be_recurrent = False
+
+    beta: float
+    rl_start_step: float
+    imitator: Any
+    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    imitator_optimizer: Any = ConstructorOnly()
+
+    policy_optimizer: Any = ConstructorOnly()
+    q_func1_optimizer: Any = ConstructorOnly()
+    q_func2_optimizer: Any = ConstructorOnly()
 
     n_action_samples: Any = ConstructorOnly()
     action_flexibility: Any = ConstructorOnly()
@@ -137,7 +183,14 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
     def __init__(
         self,
         policy: nn.Module,
-        *args: Any,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
         imitator: nn.Module,
         imitator_optimizer: torch.optim.Optimizer,
         lam: float = 0.75,
@@ -145,15 +198,63 @@ class BCQ(ImitatorMixin, OfflineActorCritic):
         action_flexibility: float = 0.05,
         beta: float = 0.5,
         rl_start_step: float = 0,
-        **kwargs: Any,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 256,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        act_deterministically: bool = True,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
     ) -> None:
         self.lam, self.action_flexibility = lam, action_flexibility
         check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
-        self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
-        super().__init__(policy, *args, **kwargs)
+        take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        critics, optimizers = two_or_more(
+            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
+        )
+        super().__init__(
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers},
+            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
+            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
+            device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+        )  # fmt: skip
         self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
+
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """The imitator."""
+        return self.its_imitator
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """A step of all, or of the imitator alone before `rl_start_step`."""
+        return super().learn(batch) if self.optim_t >= self.rl_start_step else learn_imitator_alone(self, batch)
+
+    def update_step(
+        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Minimise the other losses, then the imitator's, or the latter alone."""
+        found = None if only_imitation else super().update_step(batch, step, with_policy)
+        return step_imitator(self, batch, step, found)
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse a perturbation and critics that take or give something else, and another imitator.

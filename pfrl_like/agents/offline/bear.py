@@ -10,12 +10,14 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.offline.imitation import (
     ChosenAction,
-    ImitatorMixin,
     check_parts_of_vae,
     chosen,
     chosen_for_active,
     imitated_actions,
+    learn_imitator_alone,
     most_valued,
+    step_imitator,
+    take_imitator,
 )
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.batch import Batch
@@ -23,6 +25,7 @@ from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
+from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly, check_choice, check_counts
@@ -61,7 +64,7 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
 
 
-class BEAR(ImitatorMixin, SoftActorCritic):
+class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
 
     The weight alpha of the maximum mean discrepancy in the policy's loss is learnt so that the discrepancy stays at
@@ -96,9 +99,16 @@ class BEAR(ImitatorMixin, SoftActorCritic):
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
     elementwise = staticmethod(square)
     is_offline = True
+    may_be_recurrent = False
 
-    multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
+    beta: float
+    rl_start_step: float
+    imitator: Any
+    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    imitator_optimizer: Any = ConstructorOnly()
 
+    initial_alpha: Any = ConstructorOnly()
+    alpha_holder: Any = ConstructorOnly()
     alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
@@ -127,9 +137,24 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
         self.alpha_optimizer_lr = alpha_optimizer_lr
-        self.take_imitator(imitator, imitator_optimizer, beta, rl_start_step)
+        take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(*args, **kwargs)
         self.acting_critic = self.critics[0]
+
+    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
+        """The imitator."""
+        return self.its_imitator
+
+    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        """A step of all, or of the imitator alone before `rl_start_step`."""
+        return super().learn(batch) if self.optim_t >= self.rl_start_step else learn_imitator_alone(self, batch)
+
+    def update_step(
+        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """Minimise the other losses, then the imitator's, or the latter alone."""
+        found = None if only_imitation else super().update_step(batch, step, with_policy)
+        return step_imitator(self, batch, step, found)
 
     def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
         """As of `SoftActorCritic`, and refuse an imitator of other actions.
@@ -154,10 +179,16 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         with evaluating_readers(self.acting_critic):
             return most_valued(self.acting_critic, obs, actions)
 
+    def make_multipliers(self) -> list[LagrangeMultiplier]:
+        """Temperature and alpha."""
+        lr = self.alpha_optimizer_lr
+        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
+        return [*super().make_multipliers(), alpha]
+
     @property
     def alpha(self) -> float:
         """Weight of the discrepancy."""
-        return float(self.multiplier("alpha"))
+        return float(self.multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`bear_next_value` of the targets, and `soft_reward`."""
@@ -165,7 +196,7 @@ class BEAR(ImitatorMixin, SoftActorCritic):
             value, log_prob = bear_next_value(
                 self.policy, self.target_critics, batch, self.n_action_samples, self.lam
             )  # fmt: skip
-        return value, soft_reward(batch, log_prob, self.multiplier("temperature"))
+        return value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on the policy's loss, that of Soft Actor-Critic + alpha * (discrepancy - alpha_threshold).
@@ -173,15 +204,17 @@ class BEAR(ImitatorMixin, SoftActorCritic):
         Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
         loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self.multiplier("temperature"), self.batch_accumulator
+            self.policy, self.critics, batch, self.multipliers["temperature"](), self.batch_accumulator
         )
         discrepancy = self.discrepancy(batch)
         threshold = self.alpha_threshold or 0.0
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
-        loss = loss + self.multiplier("alpha") * excess
+        loss = loss + self.multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        self.improve_multiplier("temperature", log_prob, self.entropy_target, batch, step)
-        self.improve_multiplier("alpha", discrepancy.detach(), -threshold, batch, step)
+        self.multipliers["temperature"].update(
+            step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
+        )
+        self.multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def discrepancy(self, batch: Batch) -> Tensor:

@@ -25,6 +25,7 @@ from pfrl_like.learning.critics import (
     mean_value,
     values_of_actions,
 )
+from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
@@ -94,8 +95,8 @@ class CQL(SoftActorCritic):
     elementwise = staticmethod(square)
     is_offline = True
 
-    multipliers = {**SoftActorCritic.multipliers, "alpha": "alpha_threshold"}
-
+    initial_alpha: Any = ConstructorOnly()
+    alpha_holder: Any = ConstructorOnly()
     alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
@@ -117,10 +118,16 @@ class CQL(SoftActorCritic):
         self.alpha_optimizer_lr = alpha_optimizer_lr
         super().__init__(*args, **kwargs)
 
+    def make_multipliers(self) -> list[LagrangeMultiplier]:
+        """Temperature and alpha."""
+        lr = self.alpha_optimizer_lr
+        alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
+        return [*super().make_multipliers(), alpha]
+
     @property
     def alpha(self) -> float:
         """Weight of the conservative term."""
-        return float(self.multiplier("alpha"))
+        return float(self.multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """As of `SoftActorCritic`, or with the rewards as they are."""
@@ -144,7 +151,9 @@ class CQL(SoftActorCritic):
 
         found = self.step_critics(losses(), step)
         gap = average(gaps)
-        self.improve_multiplier("alpha", gap, -(self.alpha_threshold or 0.0), batch, step)
+        self.multipliers["alpha"].update(
+            step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
+        )
         return found, {"conservative_gap": gap}
 
     def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
@@ -153,7 +162,7 @@ class CQL(SoftActorCritic):
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
-        alpha = self.multiplier("alpha")
+        alpha = self.multipliers["alpha"]()
         for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
             loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)

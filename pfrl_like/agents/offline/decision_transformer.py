@@ -1,22 +1,28 @@
 """Decision Transformer, of continuous and of discrete actions (Chen et al. 2021, arXiv:2106.01345)."""
 
 import copy
+import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pfrl_like.agents.offline.bc import BC, bc_loss_of
+from pfrl_like.agents.offline.bc import bc_loss_of, imitation_step
 from pfrl_like.batch import Batch, concatenate_nested, described, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.errors import ExportError
+from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
+from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
+from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.nn import ReturnConditionedTransformer
+from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import space_kind
@@ -150,7 +156,7 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     return rows_of(distribution, sequence * len(sizes) + time)
 
 
-class DecisionTransformer(BC):
+class DecisionTransformer(OffPolicyActorCritic):
     """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
 
     It learns from sequences of `context_size` steps, drawn with the steps after them: `sample_sequences(...,
@@ -158,12 +164,28 @@ class DecisionTransformer(BC):
     that come are taken.
 
     Args:
-        args: As `BC`; the policy is a `ReturnConditionedTransformer`, the replay buffer an episodic one.
+        policy: A `ReturnConditionedTransformer`.
+        optimizer: Its optimiser.
+        replay_buffer: An episodic one.
         target_return: Return that is wanted of an episode.
         return_scale: What returns are divided by for the network, positive.
         context_size: Steps that are looked back at; None for as many as the network can.
-        kwargs: As `BC`. There is no other recurrent form, and `compile` is not supported. Returns are not discounted:
-            there is no `gamma`.
+        gpu: As in `DQN`.
+        replay_start_size: As in `DQN`.
+        minibatch_size: As in `DQN`.
+        update_interval: As in `DQN`.
+        phi: As in `DQN`.
+        n_times_update: As in `DQN`.
+        max_grad_norm: As in `DQN`.
+        logger: As in `DQN`.
+        batch_states: As in `DQN`.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        batch_accumulator: As in `DQN`.
+        recurrent: There is no other recurrent form: False.
+        episodic_update_len: Without effect; `context_size` counts.
+        device: As in `DQN`.
+        compile: Not supported: False.
+        unknown: Nothing; returns are not discounted, so that there is no `gamma`.
 
     Raises:
         ValueError: On values outside those named here, and as `BC`.
@@ -171,6 +193,11 @@ class DecisionTransformer(BC):
     """
 
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
+    averaged_updates = ("loss",)
+    reported = ("average_loss", "n_updates")
+    targets = NO_TARGETS
+    bootstraps = False
+    is_offline = True
     may_be_recurrent = False
     learns_from_sequences = True
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
@@ -180,22 +207,48 @@ class DecisionTransformer(BC):
 
     def __init__(
         self,
-        *args: Any,
+        policy: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        *,
         target_return: float,
         return_scale: float = 1.0,
         context_size: int | None = None,
-        **kwargs: Any,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        act_deterministically: bool = True,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        compile: bool = False,
+        **unknown: Any,
     ) -> None:
-        if "gamma" in kwargs:
+        if "gamma" in unknown:
             raise TypeError(f"{type(self).__name__} has no argument gamma: its returns are not discounted")
-        check_keywords(self, BC, kwargs)
+        check_keywords(self, DecisionTransformer, unknown)
+        if compile:
+            raise ValueError("compile is True, which DecisionTransformer does not support: leave it out")
         self.target_return, self.return_scale = target_return, return_scale
         check_numbers_in(self, target_return=(-math.inf, None))
         check_positive(self, "return_scale")
         check_counts(optional=True, context_size=context_size)
-        if kwargs.get("compile"):
-            raise ValueError("compile is True, which DecisionTransformer does not support: leave it out")
-        super().__init__(*args, **kwargs)
+        super().__init__(
+            policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
+            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
+            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
+            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
+            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
+            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
+            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+        )  # fmt: skip
         longest = self.policy.context_size
         if context_size is not None and context_size > longest:
             raise ValueError(f"context_size is {context_size}, expected at most {longest}, that of policy")
@@ -320,6 +373,8 @@ class DecisionTransformer(BC):
         self._contexts = contexts
 
     # Learning
+
+    update_step = imitation_step
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`bc_loss` of what the network says of every row, given those before it and the returns that came."""

@@ -18,7 +18,7 @@ from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import listed, numbered
 from pfrl_like.learning.compatibility.parts import check_critics_of_state, check_explorer, check_output
-from pfrl_like.learning.critics import critic_loss, distribution_of, value_of
+from pfrl_like.learning.critics import Targets, critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly
@@ -82,7 +82,8 @@ class FittedQEvaluation(OffPolicyActorCritic):
     averaged_updates = ("loss",)
     elementwise = staticmethod(square)
     is_offline = True
-    policy_learns = has_target_policy = False
+    policy_learns = False
+    targets = Targets(of_policy=False)
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     discrete_form = "DiscreteFittedQEvaluation"
 

@@ -1,7 +1,7 @@
 """How agents keep to recorded actions: models of these, and the choice of the best of some that the models draw."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,11 @@ from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.acting import at_rows
-from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_takes_pair
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.checks import ConstructorOnly
 from pfrl_like.utils.modules import fast_forward
 
 
@@ -60,54 +58,49 @@ def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
     return drawn
 
 
-class ImitatorMixin(OffPolicyActorCritic):
-    """Lets an actor-critic learn an imitator of the recorded actions beside its other parts; it is not recurrent.
+# Of actor-critics that learn an imitator beside their other parts
 
-    The constructor calls `take_imitator` first.
+
+def take_imitator(
+    agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
+) -> None:
+    """Keep what the constructor of an agent was given; it calls this first.
+
+    Args:
+        agent: The agent; its `extra_modules` are `agent.its_imitator` from here on.
+        imitator: The imitator.
+        optimizer: Its optimiser.
+        beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
+        rl_start_step: Updates in which only the imitator learns.
+
+    Raises:
+        ValueError: If one of the numbers is negative.
     """
+    agent.beta, agent.rl_start_step = beta, rl_start_step
+    check_numbers_in(agent, beta=(0, None), rl_start_step=(0, None))
+    agent.its_imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
-    may_be_recurrent = False
 
-    imitator: Any
-    imitator_optimizer: Any = ConstructorOnly()
+def step_imitator(
+    agent: Any, batch: Batch, step: Step, found: tuple[Tensor, dict[str, Tensor]] | None
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Minimise the imitator's loss; returns TD errors, [N], and statistics of the whole update.
 
-    def take_imitator(
-        self, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
-    ) -> None:
-        """Keep what the constructor was given.
+    Args:
+        agent: The agent.
+        batch: Minibatch of features.
+        step: Makes a step on a loss.
+        found: TD errors and statistics of the other steps; None if there were none.
+    """
+    loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
+    step("imitator_optimizer", loss)
+    td_error, stats = found or (error, {"loss": loss.detach()})
+    return td_error, {**stats, "imitator_loss": loss.detach()}
 
-        Args:
-            imitator: The imitator.
-            optimizer: Its optimiser.
-            beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
-            rl_start_step: Updates in which only the imitator learns.
 
-        Raises:
-            ValueError: If one of the numbers is negative.
-        """
-        self.beta, self.rl_start_step = beta, rl_start_step
-        check_numbers_in(self, beta=(0, None), rl_start_step=(0, None))
-        self._imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
-
-    def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator."""
-        return self._imitator
-
-    def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """A step of all, or of the imitator alone before `rl_start_step`."""
-        if self.optim_t >= self.rl_start_step:
-            return super().learn(batch)
-        return self.run_update_step(batch.replace(action=batch.action.float()), False, True)
-
-    def update_step(
-        self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on the other losses, then on the imitator's, or on the latter alone."""
-        found = None if only_imitation else super().update_step(batch, step, with_policy)
-        loss, error = imitation_loss(self.imitator, batch, self.beta, self.batch_accumulator)
-        step("imitator_optimizer", loss)
-        td_error, stats = found or (error, {"loss": loss.detach()})
-        return td_error, {**stats, "imitator_loss": loss.detach()}
+def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+    """An update before `rl_start_step`."""
+    return agent.run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
 def check_parts_of_vae(imitator: ConditionalVAE) -> None:

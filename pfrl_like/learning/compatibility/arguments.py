@@ -99,7 +99,7 @@ def check_arguments(agent: Any) -> None:
     check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
-    if not (interval is None and agent.moves_its_targets):
+    if not (interval is None and agent.targets.moved != "by interval"):
         check_numbers_in(agent, target_update_interval=(1, None))
     start = agent.replay_start_size
     if not agent.is_offline:
