@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from pfrl_like.agent import AsyncAgent
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
 from pfrl_like.functions.returns import lambda_returns
@@ -52,7 +53,7 @@ def a3c_loss(
     return weighted_mean(losses, weight, "sum")
 
 
-class A3C(AsyncActorCritic):
+class A3C(AsyncActorCritic, AsyncAgent):
     """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
 
     Args:

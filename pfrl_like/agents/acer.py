@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from pfrl_like.action_value import ActionValue
+from pfrl_like.agent import AsyncAgent
 from pfrl_like.agents.acer_networks import ACERContinuousActionHead as ACERContinuousActionHead
 from pfrl_like.agents.acer_networks import ACERDiscreteActionHead as ACERDiscreteActionHead
 from pfrl_like.agents.acer_networks import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
@@ -36,7 +37,7 @@ from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
 MU = "mu"
 
 
-class ACER(AsyncActorCritic):
+class ACER(AsyncActorCritic, AsyncAgent):
     """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
 
     After `t_max` steps, or at an episode's end, it learns from these, and then `n_times_replay` times from a part of an

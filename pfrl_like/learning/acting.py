@@ -16,7 +16,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, described, first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.chunked import as_action_mask
-from pfrl_like.learning.acting_copy import export, greedy_copy
+from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.optimizers.compiled_region import CompiledFunction
@@ -254,6 +254,7 @@ class Acting:
             raise misfit(obs, error, self.acting_argument) from error
 
     export = export
+    _observations_seen = observations_seen
 
     def greedy_copy(self) -> Any:
         """A copy on the CPU that acts as this agent in evaluation, by modes of a policy, and does nothing but that."""

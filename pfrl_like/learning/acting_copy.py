@@ -187,7 +187,7 @@ def export(
             "greedy_actions(obs, action_mask, active), torch operations on features, instead"
         )
     if example_obs is None:
-        example_obs = _observations_seen(agent)
+        example_obs = agent._observations_seen()
     return export_policy(agent.greedy_copy, path, example_obs, action_mask, noise, format)
 
 
@@ -206,7 +206,7 @@ def greedy_copy(agent: Any) -> Any:
     return acting
 
 
-def _observations_seen(agent: Any) -> Any:
+def observations_seen(agent: Any) -> Any:
     """Some raw observations of the past.
 
     Raises:

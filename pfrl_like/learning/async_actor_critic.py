@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pfrl_like.agent import AsyncAgent, AttributeSavingMixin, BatchAgent
+from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_outputs, has_mask
@@ -34,7 +34,7 @@ from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_
 _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
-class AsyncActorCritic(Acting, AttributeSavingMixin, AsyncAgent, BatchAgent, metaclass=HookType):
+class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
     Every process acts with a copy of the shared model, at most `t_max` steps or to the end of an episode, computes the

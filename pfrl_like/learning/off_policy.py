@@ -31,11 +31,10 @@ from pfrl_like.learning.overrides.off_policy import (
 )
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.statistics import (
-    ROWS,
-    UPDATES,
     add_values,
-    make_records,
-    means,
+    clear_records,
+    cumulative_steps,
+    replay_statistics,
     restore_progress,
     saved_progress,
     unsaved_explorer,
@@ -99,6 +98,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
+    _records: Mapping[str, str]  # the attributes of the records, by name
     _not_taken_up: tuple[str, ...] = ()  # of the state that was loaded last
 
     #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
@@ -461,24 +461,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     # Progress
 
-    @property
-    def cumulative_steps(self) -> int:
-        """Environment steps in training, whatever `t` was set to."""
-        return self._cumulative_steps
-
-    def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
-        return [
-            *means(self, self._records),
-            ("cumulative_steps", self._cumulative_steps),
-            ("n_updates", self.optim_t),
-            ("rlen", len(self.replay_buffer)),
-        ]
-
-    def clear_records(self) -> None:
-        """Begin the records of the statistics anew."""
-        sizes = dict.fromkeys(self.averaged_rows, ROWS) | dict.fromkeys(self.averaged_updates, UPDATES)
-        self._records = make_records(self, sizes)
+    cumulative_steps = property(cumulative_steps)
+    get_statistics = replay_statistics
+    clear_records = clear_records
 
     def _counters(self) -> dict[str, Any]:
         return {name: getattr(self, attribute) for name, attribute in self.saved_counters.items()}

@@ -24,7 +24,15 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.statistics import add_values, make_records, means, move_average, restore_rollout, saved_rollout
+from pfrl_like.learning.statistics import (
+    add_values,
+    cumulative_steps,
+    make_records,
+    means,
+    move_average,
+    restore_rollout,
+    saved_rollout,
+)
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
@@ -332,23 +340,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     # Progress
 
-    @property
-    def cumulative_steps(self) -> int:
-        """Environment steps in training, whatever `t` was set to."""
-        return self._cumulative_steps
+    cumulative_steps = property(cumulative_steps)
 
     def window_means(self) -> list[tuple[str, float]]:
         """The means of the records, as ("average_name", value)."""
         return means(self, self._records)
 
-    def saved_state(self) -> dict[str, Any]:
-        """What goes on beside the networks: counters, statistics, recurrent states and the steps collected so far."""
-        return saved_rollout(self)
-
-    def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; see `restore_rollout`."""
-        restore_rollout(self, state)
-
+    saved_state = saved_rollout
+    restore_state = restore_rollout
     move_average = move_average
 
     trailed = property(trailed)

@@ -157,7 +157,28 @@ def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
 ROWS, UPDATES = 1000, 100
 
 
+def cumulative_steps(agent: Any) -> int:
+    """Environment steps in training, whatever `t` was set to."""
+    return agent._cumulative_steps  # type: ignore[no-any-return]
+
+
 # Progress of an agent with a replay buffer
+
+
+def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
+    """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
+    return [
+        *means(agent, agent._records),
+        ("cumulative_steps", agent._cumulative_steps),
+        ("n_updates", agent.optim_t),
+        ("rlen", len(agent.replay_buffer)),
+    ]
+
+
+def clear_records(agent: Any) -> None:
+    """Begin the records of the statistics anew."""
+    sizes = dict.fromkeys(agent.averaged_rows, ROWS) | dict.fromkeys(agent.averaged_updates, UPDATES)
+    agent._records = make_records(agent, sizes)
 
 
 def waiting_for(agent: Any) -> str | None:
