@@ -19,12 +19,12 @@ from pfrl_like.functions.chunked import as_action_mask
 from pfrl_like.learning.acting_copy import ExportingMixin
 from pfrl_like.learning.overrides.off_policy import act_through_hook
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, is_recurrent, sequence_outputs
 
 #: What networks raise that cannot take in what they are given.

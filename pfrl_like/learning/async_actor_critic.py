@@ -23,11 +23,11 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
 from pfrl_like.learning.shared_model import SharedModelMixin
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 

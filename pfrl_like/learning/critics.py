@@ -19,7 +19,7 @@ from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import half_square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.acting import wrong_critic
-from pfrl_like.utils.modules import fast_forward
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,
     is_recurrent,

@@ -26,11 +26,11 @@ from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
 from pfrl_like.learning.statistics import OnPolicyProgressMixin, add_values, make_records
 from pfrl_like.learning.update_guard import GuardMixin
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 

@@ -5,7 +5,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -265,17 +265,3 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
             if not threads.entered:
                 own["training"] = threads.training
                 own.pop(_EVALUATING, None)
-
-
-def close_all(things: Iterable[Any]) -> None:
-    """Call the method `close` of each of several things, if it has one, and raise the first error afterwards."""
-    errors = []
-    for thing in things:
-        close = getattr(thing, "close", None)
-        if callable(close):
-            try:
-                close()
-            except Exception as error:
-                errors.append(error)
-    if errors:
-        raise errors[0]

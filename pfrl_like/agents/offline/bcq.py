@@ -30,10 +30,10 @@ from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
-from pfrl_like.utils.modules import fast_forward
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:

@@ -18,10 +18,10 @@ from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_takes_pair
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import ConstructorOnly
-from pfrl_like.utils.modules import fast_forward
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
