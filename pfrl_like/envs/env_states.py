@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.random_streams.streams import Streams
-from pfrl_like.storage.json_file import FLOOR, RATIO
+from pfrl_like.storage.budget import FLOOR, RATIO
 from pfrl_like.utils.plain_values import from_json, to_json
 
 #: Layers of gymnasium's and ours without a pair of methods, and all that they remember.

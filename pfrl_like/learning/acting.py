@@ -15,7 +15,7 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.batch import ACTION_MASK, Batch, described, first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
-from pfrl_like.functions.chunked import as_action_mask
+from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import ExportingMixin
 from pfrl_like.learning.overrides.off_policy import act_through_hook
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.batch import first_leaf, map_nested
-from pfrl_like.functions.chunked import apply_in_chunks
-from pfrl_like.nn.fast_forward import fast_forward
+from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 

@@ -19,7 +19,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular
-from pfrl_like.storage.json_file import refused
+from pfrl_like.storage.budget import refused
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {

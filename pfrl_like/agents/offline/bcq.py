@@ -23,14 +23,14 @@ from pfrl_like.agents.offline.imitation import (
 )
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
-from pfrl_like.functions.chunked import apply_in_chunks, as_action_mask
+from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS
 from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_in, check_output, check_takes_pair
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
-from pfrl_like.nn.fast_forward import fast_forward
+from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
