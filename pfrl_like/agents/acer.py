@@ -19,7 +19,6 @@ from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.learning.acting import allowed, output_of
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optional_numbers
-from pfrl_like.learning.minibatches import store_step
 from pfrl_like.learning.overrides.async_actor_critic import (
     forget_steps,
     lay_out_outputs,
@@ -27,6 +26,7 @@ from pfrl_like.learning.overrides.async_actor_critic import (
     update_from_sequence,
     update_on_policy,
 )
+from pfrl_like.learning.recurrent_memory import store_step
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts

@@ -18,11 +18,10 @@ from pfrl_like.batch import ACTION_MASK, Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import ActingMixin
+from pfrl_like.learning.acting import ActingMixin, check_observed
 from pfrl_like.learning.acting_copy import ActorLearnerMixin
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
 from pfrl_like.learning.compatibility.spaces import refuse_unknown_actions
-from pfrl_like.learning.minibatches import check_observed, store_step
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
     check_not_compiled,
@@ -30,7 +29,7 @@ from pfrl_like.learning.overrides.off_policy import (
     update_by_experiences,
     within_hook,
 )
-from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, burn_in, store_step
 from pfrl_like.learning.statistics import ProgressMixin, add_values
 from pfrl_like.learning.update_guard import GuardMixin, NormalizationSnapshot
 from pfrl_like.optimizers.compiled_region import CompiledFunction
