@@ -23,6 +23,9 @@ _LEVELS = 28
 #: What `restore_state` raises if it is the state of something else.
 _OF_ANOTHER = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _CUT = "training ended in the middle of an episode, so that a new one begins"
+#: A longer text is of data, not of counters.
+_LONGEST = 1 << 20
+_NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class RunState:
@@ -200,10 +203,6 @@ def _differences(state: Mapping[str, Any]) -> list[str]:
     ]
 
 
-#: A longer text is of data, not of counters.
-_LONGEST = 1 << 20
-
-
 class OwnAttributes:
     """A part of a run (see `loop.Resumable`): the attributes of an object that training changes.
 
@@ -268,9 +267,6 @@ def _nbytes_of(value: Any) -> int:
     if isinstance(value, Mapping | list | tuple):
         return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
     return getattr(value, "nbytes", 0)
-
-
-_NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Found(NamedTuple):

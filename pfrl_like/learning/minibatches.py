@@ -16,6 +16,8 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
+#: Column of `Batch.extra` that marks rows whose observations are features already.
+FEATURES = "features"
 
 
 def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
@@ -141,10 +143,6 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
         chosen_length[0] -= skipped
         chosen_length[-1] -= stop[last] - full
         yield chosen_begin, chosen_length
-
-
-#: Column of `Batch.extra` that marks rows whose observations are features already.
-FEATURES = "features"
 
 
 def rows_following(episodes: Episodes) -> Tensor:

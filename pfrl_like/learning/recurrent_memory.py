@@ -24,6 +24,9 @@ from pfrl_like.utils.recurrent import (
     recurrent_state_as_numpy,
 )
 
+#: Fields of a batch that belong to a sequence as a whole, or says how the rows are arranged.
+_NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
+
 
 class RecurrentMemory:
     """Recurrent states of the environments that an agent acts in, apart for training and evaluation.
@@ -135,10 +138,6 @@ def batch_first(state: Any, like: Any) -> Any:
         parts = (None,) * len(like) if state is None else state
         return tuple(batch_first(part, other) for part, other in zip(parts, like, strict=True))
     return (torch.zeros_like(like) if state is None else state).movedim(1, 0)
-
-
-#: What belongs to a sequence as a whole, or says how the rows are arranged.
-_NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
 def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
