@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.distributions import Categorical
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.agents.acer_networks import ACERContinuousActionHead as ACERContinuousActionHead
-from pfrl_like.agents.acer_networks import ACERDiscreteActionHead as ACERDiscreteActionHead
-from pfrl_like.agents.acer_networks import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
+from pfrl_like.agents.acer_losses import ACERContinuousActionHead as ACERContinuousActionHead
+from pfrl_like.agents.acer_losses import ACERDiscreteActionHead as ACERDiscreteActionHead
+from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.learning.acting import allowed, output_of
