@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.processes.worker import start_time
+from pfrl_like.utils.stoppable_thread import start_time
 
 #: Shape and dtype (as `dtype.str`) of each array.
 Layout = tuple[tuple[tuple[int, ...], str], ...]

@@ -34,8 +34,8 @@ from pfrl_like.processes.worker import (
     end_groups,
     interrupt_blocked,
     run_worker,
-    start_time,
 )
+from pfrl_like.utils.stoppable_thread import start_time
 
 #: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)

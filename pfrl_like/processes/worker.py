@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from typing import Any
 
 import cloudpickle  # type: ignore[import-untyped]
 
 from pfrl_like.processes.pipe_end import WaitingEnd
+from pfrl_like.utils.stoppable_thread import start_time
 
 
 def lead_group(lifeline: Connection) -> None:
@@ -47,17 +47,6 @@ def end_own_group() -> None:
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
-
-
-def start_time(pid: int) -> int:
-    """When a process started, in clock ticks after the boot; tells a process from a later one of the same number.
-
-    It is -1 if there is no such process, and 0 where the system does not tell.
-    """
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-    except OSError:
-        return -1 if Path("/proc/self/stat").exists() else 0
 
 
 def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from pfrl_like.random_streams.reachable import Reachable
-from pfrl_like.storage.budget import FLOOR, RATIO
 from pfrl_like.utils.random import RandomSource
 
 _GLOBAL = "global"
@@ -23,6 +22,8 @@ _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtime
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
 _EVERY = 256
+#: Bytes that a text may hold in all, and bytes for each of its own, as of a file (`storage.budget`).
+_FLOOR, _RATIO = 1 << 26, 128
 _CALL = 8  # characters that even the shortest text of a call has
 
 
@@ -393,7 +394,7 @@ def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]
     restoring: dict[int, list[Callable[[], None]]] = {}
     try:
         total = sum(sizes[name] for _, name in plain["calls"])
-        most = max(FLOOR, RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
+        most = max(_FLOOR, _RATIO * (len(plain["states"]) + _CALL * len(plain["calls"])))
         if total > most:
             raise ValueError(f"{total} bytes in a text that may hold {most}")
         packed = base64.b64decode(plain["states"], validate=True)

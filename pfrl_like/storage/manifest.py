@@ -16,9 +16,9 @@ import numpy as np
 import torch
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.processes.worker import start_time
 from pfrl_like.storage.atomic import atomic_write, named_errors
 from pfrl_like.storage.json_file import dump_json, read_json
+from pfrl_like.utils.stoppable_thread import start_time
 
 MANIFEST = "manifest.json"
 PREVIOUS = "previous.json"

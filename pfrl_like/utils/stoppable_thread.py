@@ -1,6 +1,7 @@
-"""`StoppableThread`: a thread with the event that ends it."""
+"""`StoppableThread`: a thread with the event that ends it; and when a process started."""
 
 import threading
+from pathlib import Path
 from typing import Any
 
 
@@ -24,3 +25,14 @@ class StoppableThread(threading.Thread):
     def is_stopped(self) -> bool:
         """Whether the thread has been asked to end."""
         return bool(self.stop_event.is_set())
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks after the boot; tells a process from a later one of the same number.
+
+    It is -1 if there is no such process, and 0 where the system does not tell.
+    """
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return -1 if Path("/proc/self/stat").exists() else 0

@@ -39,8 +39,6 @@ SIDEWAYS = {
     ("utils", "errors"),
     ("agent", "storage"),  # an interface, but with the mixin that saves agents
     ("nn", "initializers"),
-    ("random_streams", "storage"),  # states that are kept take no more memory than a file of their size may
-    ("storage", "processes"),  # the owner of a lock is told from a later process of its number
     ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
     ("experiments", "debug"),
