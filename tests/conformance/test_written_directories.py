@@ -8,8 +8,9 @@ import pytest
 from written_directories import CASES, numbers_beside, resumed
 
 WRITTEN = Path(__file__).parents[1] / "data" / "written_before"
-#: Another processor rounds otherwise, and Adam makes steps of its noise where gradients are zero.
-TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}
+#: Another processor rounds otherwise, and Adam makes steps of its noise where gradients are nearly zero: one number in
+#: a hundred may be off by a part of such a step. A lost optimiser moves nearly all of them by more.
+TOLERANCE, TOLERANCE_OF_FEW, FEW = {"rtol": 1e-4, "atol": 1e-4}, {"rtol": 1e-3, "atol": 1e-3}, 0.01
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -20,8 +21,12 @@ def test_a_written_directory_loads_and_resumes_as_it_did(name: str, tmp_path: Pa
     assert now.keys() == before.keys()
     for path, numbers in before.items():
         is_exact = numbers.dtype.kind in "biu" or path.startswith("/loaded/")
-        compare = np.testing.assert_array_equal if is_exact else np.testing.assert_allclose
-        compare(now[path], numbers, err_msg=path, **({} if is_exact else TOLERANCE))
+        if is_exact:
+            np.testing.assert_array_equal(now[path], numbers, err_msg=path)
+        elif np.mean(~np.isclose(now[path], numbers, **TOLERANCE)) <= FEW:
+            np.testing.assert_allclose(now[path], numbers, err_msg=path, **TOLERANCE_OF_FEW)
+        else:
+            np.testing.assert_allclose(now[path], numbers, err_msg=path, **TOLERANCE)
 
 
 def test_every_written_directory_has_a_case() -> None:
