@@ -16,7 +16,7 @@ from measured_once import measured_once, parser_of
 from numpy.typing import NDArray
 
 from pfrl_like import ope
-from pfrl_like.ope.episodes import KINDS
+from pfrl_like.ope.estimates import KINDS
 
 Array = NDArray[Any]
 ESTIMATORS: dict[str, Callable[..., ope.Estimate]] = {

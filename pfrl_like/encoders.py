@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import fast_forward
 
 #: What `encoder_params` may hold, and the defaults, for images and for vectors.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pfrl_like.action_value.base import ActionValue, as_rows
-from pfrl_like.functions.chunked import as_action_mask, without_forbidden
+from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 from pfrl_like.functions.losses import categorical_projection, huber, td_target
 
 Formatter = Callable[[Any], Any]

@@ -12,15 +12,14 @@ from torch.distributions import Categorical
 
 from pfrl_like.action_value import ActionValue
 from pfrl_like.agent import AsyncAgent
-from pfrl_like.agents.acer_networks import ACERContinuousActionHead as ACERContinuousActionHead
-from pfrl_like.agents.acer_networks import ACERDiscreteActionHead as ACERDiscreteActionHead
-from pfrl_like.agents.acer_networks import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
+from pfrl_like.agents.acer_losses import ACERContinuousActionHead as ACERContinuousActionHead
+from pfrl_like.agents.acer_losses import ACERDiscreteActionHead as ACERDiscreteActionHead
+from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.learning.acting import allowed, output_of
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optional_numbers
-from pfrl_like.learning.minibatches import store_step
 from pfrl_like.learning.overrides.async_actor_critic import (
     forget_steps,
     lay_out_outputs,
@@ -28,6 +27,7 @@ from pfrl_like.learning.overrides.async_actor_critic import (
     update_from_sequence,
     update_on_policy,
 )
+from pfrl_like.learning.recurrent_memory import store_step
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts

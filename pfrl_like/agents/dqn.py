@@ -21,11 +21,11 @@ from pfrl_like.learning.compatibility.spaces import check_kind, check_size
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
 from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import sequence_outputs
 
 NextAction = Callable[[Any, Batch], Tensor]

@@ -18,6 +18,11 @@ BRANCHING = 1 << BRANCHING_BITS
 WIDEST_ROOT = 4096
 MOST_MARKS = 1024
 _JUST_BELOW_ONE = 1.0 - 2.0**-53
+T = TypeVar("T")
+Index = NDArray[np.int64]
+SMALLEST_SIZE = 64
+LARGEST_SPARE = 1 << 24  # slots that a saved tree may have though nothing needs so many
+SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
 
 
 class SumTree:
@@ -194,14 +199,6 @@ def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tupl
         rows = np.arange(len(point))
         point = np.maximum(point - (ends[rows, child] - children[rows, child]), 0.0)
     return slots, point
-
-
-T = TypeVar("T")
-Index = NDArray[np.int64]
-
-SMALLEST_SIZE = 64
-LARGEST_SPARE = 1 << 24  # slots that a saved tree may have though nothing needs so many
-SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
 
 
 class Priorities:

@@ -12,6 +12,13 @@ from numpy.typing import DTypeLike, NDArray
 _CHUNK_BYTES = 1 << 16
 _LARGEST_CHUNK = 1 << 16  # rows
 _LARGE_ROW_BYTES = 1 << 10
+#: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
+Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
+_SUM = struct.Struct("<I")
+#: Kinds of dtypes that tensors take.
+NUMBERS = "biufc"
+_NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
+_ALIGNMENT = 64
 
 
 class Holder(Protocol):
@@ -114,15 +121,6 @@ def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[n
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return different[order], rank[place.reshape(numbers.shape)]
-
-
-#: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
-Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
-
-_SUM = struct.Struct("<I")
-#: Kinds of dtypes that tensors take.
-NUMBERS = "biufc"
-_NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
 
 def as_array(value: Any) -> NDArray[Any] | None:
@@ -382,9 +380,6 @@ def _checksum(values: Any) -> int:
 
 def _holds_arrays(value: Any) -> bool:
     return isinstance(value, Sequence) and len(value) > 0 and isinstance(value[0], np.ndarray | np.generic)
-
-
-_ALIGNMENT = 64
 
 
 def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:

@@ -17,11 +17,11 @@ import numpy as np
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.checksums import checksums_of, checksums_of_streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.storage.plain_tensors import checksum
-from pfrl_like.utils.contexts import close_all
 
 #: Its files, and what a record says.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"

@@ -11,7 +11,7 @@ from torch.distributions import Categorical as TorchCategorical
 from torch.distributions import Distribution, constraints
 from torch.nn.functional import pad
 
-from pfrl_like.functions.chunked import as_action_mask, without_forbidden
+from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 
 
 class Categorical(TorchCategorical):

@@ -10,10 +10,10 @@ from torch import Tensor
 from pfrl_like.agents.offline.combo import IMAGINED
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.dynamics.dynamics_model import DynamicsModel
-from pfrl_like.experiments.run_state import restore_data, state_of_data, unknown
 from pfrl_like.learning.acting import samples_its_policy
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.runs.checksums import checksums_of
+from pfrl_like.runs.checksums import checksums_of, restore_data, state_of_data
+from pfrl_like.runs.loop import unknown
 from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers

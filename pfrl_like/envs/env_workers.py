@@ -19,6 +19,11 @@ from pfrl_like.processes import WaitingEnd, Workers
 from pfrl_like.processes.shared_arrays import Layout, SharedArrays
 from pfrl_like.utils.env_values import space_kind
 
+#: Why nobody knows how the episode of an environment came about that was made again.
+REPLACED = "its worker has been replaced"
+_LOGGER = logging.getLogger(__name__)
+_START = "start"
+
 
 class Slot(int):
     """Stands in a message for the array that lies in the shared array of this number."""
@@ -119,10 +124,6 @@ def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
         leaves.append((tuple(space.shape), np.dtype(space.dtype).str))
         return len(leaves) - 1
     return None
-
-
-#: Why nobody knows how the episode of an environment came about that was made again.
-REPLACED = "its worker has been replaced"
 
 
 def serve_env(
@@ -241,10 +242,6 @@ def _seed_global_streams(entropy: Sequence[int]) -> int:
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(seed)
     return further
-
-
-_LOGGER = logging.getLogger(__name__)
-_START = "start"
 
 
 class EnvWorkers(Workers):

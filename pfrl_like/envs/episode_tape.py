@@ -10,17 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.envs.env_states import (
-    EnvLayers,
-    EnvState,
-    GlobalDraws,
-    can_be_left,
-    check_taken,
-    goes_on,
-    kept_states,
-    restore_env,
-)
-from pfrl_like.random_streams.streams import GlobalStreams, Streams, plain_state
+from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
+from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 from pfrl_like.utils.env_values import own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json

@@ -5,7 +5,7 @@ from typing import Any
 
 from pfrl_like.env import VectorEnv, mend_gym, reset_values, seed_env
 from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_list, skip_mask
-from pfrl_like.utils.contexts import close_all
+from pfrl_like.processes.supervisor import close_all
 
 
 class SerialVectorEnv(VectorEnv):

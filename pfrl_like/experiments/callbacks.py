@@ -14,9 +14,9 @@ import numpy as np
 from pfrl_like.errors import CheckpointError
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers.compiled_region import LISTENERS
+from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Clock
-from pfrl_like.utils.contexts import close_all
 
 
 class StepHooks:

@@ -19,6 +19,7 @@ from pfrl_like.experiments.callbacks import save_agent, statistics_of
 from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
+from pfrl_like.processes.supervisor import close_all
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
@@ -26,7 +27,6 @@ from pfrl_like.runs.run_files import EVENTS_OF_A_RUN, SCORES, column_of, owned
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage import AppendedFile
 from pfrl_like.utils.checks import check_counts
-from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.random_seed import set_random_seed
 
 _LOGGER = logging.getLogger(__name__)

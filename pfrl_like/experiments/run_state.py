@@ -1,4 +1,4 @@
-"""What a run depends on: random streams, user's attributes, buffers and recorded data: taken down, and taken up."""
+"""What a run depends on: random streams, user's attributes and buffers: taken down, and taken up."""
 
 import json
 import re
@@ -6,14 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from pfrl_like.columns import Indices
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.dataset.selection import Selection
-from pfrl_like.dataset.table import Table
 from pfrl_like.random_streams.reachable import Reachable
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -21,8 +16,6 @@ from pfrl_like.replay_buffers.memory import Memory
 from pfrl_like.runs.environment_record import numeric_circumstances
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
-from pfrl_like.storage import plain_json
-from pfrl_like.storage.plain_tensors import checksum
 from pfrl_like.utils.plain_values import from_json, to_json
 
 #: JSON values within each other that the state of a part may be, in a file that takes 32.
@@ -30,6 +23,9 @@ _LEVELS = 28
 #: What `restore_state` raises if it is the state of something else.
 _OF_ANOTHER = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _CUT = "training ended in the middle of an episode, so that a new one begins"
+#: A longer text is of data, not of counters.
+_LONGEST = 1 << 20
+_NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class RunState:
@@ -207,10 +203,6 @@ def _differences(state: Mapping[str, Any]) -> list[str]:
     ]
 
 
-#: A longer text is of data, not of counters.
-_LONGEST = 1 << 20
-
-
 class OwnAttributes:
     """A part of a run (see `loop.Resumable`): the attributes of an object that training changes.
 
@@ -275,66 +267,6 @@ def _nbytes_of(value: Any) -> int:
     if isinstance(value, Mapping | list | tuple):
         return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
     return getattr(value, "nbytes", 0)
-
-
-#: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
-_LOOKED_AT = 1024
-
-
-def state_of_data(dataset: Any) -> Any:
-    """What a dataset says itself (`saved_state`, as `loop.Resumable`), or what tells it from others, for JSON.
-
-    It is None of replay buffers, which are saved whole, by the run. Of data of a kind that nobody knows it says that it
-    is not known, which makes the run "approximate".
-
-    Raises:
-        CheckpointError: If what a dataset says itself is not made of what JSON has.
-    """
-    kind = type(dataset).__name__
-    if hasattr(dataset, "saved_state"):
-        return plain_json(dataset.saved_state(), kind, "saved_state")
-    if isinstance(dataset, AbstractReplayBuffer):
-        return None
-    if isinstance(dataset, MDPDataset):
-        table, rows = dataset.table, 1 + _spread(dataset.table.n_rows)
-        told = {"episodes": len(dataset), "steps": dataset.n_steps}
-        return told | {"crc32": _checksum(table, rows, table.lengths, table.terminated)}
-    if isinstance(dataset, Selection):
-        table, index = dataset.dataset.table, dataset.index
-        return {"steps": len(dataset), "crc32": _checksum(table, table.steps[index[_spread(len(dataset))]], index)}
-    return unknown(f"the dataset is a {kind} without saved_state, which nothing tells from another one")
-
-
-def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Let a dataset take up what `state_of_data` gave, or compare it with that.
-
-    Returns:
-        How it differs; nothing if it does not.
-
-    Raises:
-        KeyError, TypeError, ValueError: By one with `restore_state`, if it is the state of something else.
-    """
-    if hasattr(dataset, "saved_state"):
-        return dataset.restore_state(state) or ()
-    now = state_of_data(dataset)
-    return [] if state == now else [f"the dataset is another one: {now}, expected {state}"]
-
-
-def unknown(reason: str) -> dict[str, str]:
-    """What is saved, wherever in the state of a source, of something that may be another one when the run goes on."""
-    return {"way": "unknown", "reason": reason}
-
-
-def _spread(n: int) -> Indices:
-    """Some of the numbers below n, the first and the last among them."""
-    return np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))
-
-
-def _checksum(table: Table, rows: Indices, *others: NDArray[Any]) -> int:
-    return checksum((*others, table.observations(rows), table.action[rows - 1], table.reward[rows - 1]))
-
-
-_NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Found(NamedTuple):

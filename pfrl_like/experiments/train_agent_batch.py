@@ -12,9 +12,9 @@ from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory
-from pfrl_like.utils.contexts import close_all
 
 _LOGGER = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.run_state import restore_data, state_of_data
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_run
 from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
+from pfrl_like.runs.checksums import restore_data, state_of_data
 from pfrl_like.runs.loop import Callback, Clock, Episode
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.random import check_rng

@@ -28,10 +28,10 @@ from pfrl_like.experiments.runner_arguments import (
 from pfrl_like.experiments.signals import Interruption
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import CSVLogger, MetricsLogger
+from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback, Clock, Source, run
 from pfrl_like.runs.run_directory import RunRecord, check_directory, log_file, progress_of, set_aside
 from pfrl_like.runs.run_files import METRICS, FailedWrites, owned
-from pfrl_like.utils.contexts import close_all
 from pfrl_like.utils.env_values import mask_keyword, takes_mask
 
 

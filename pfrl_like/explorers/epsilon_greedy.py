@@ -12,6 +12,8 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.random_streams.streams import get_rng_state, plain_state, set_rng_state
 from pfrl_like.utils.random import RandomSource, check_rng
 
+_LOGGER = logging.getLogger(__name__)
+
 
 class RandomExplorer(Explorer):
     """Base of explorers with a source of randomness.
@@ -66,9 +68,6 @@ def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
             "ones: for discrete actions use one of the epsilon-greedy explorers or Boltzmann"
         )
     return actions
-
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class EpsilonGreedy(RandomExplorer):

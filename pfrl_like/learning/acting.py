@@ -3,7 +3,7 @@
 import contextlib
 import copy
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +15,18 @@ from pfrl_like.action_value import ActionValue
 from pfrl_like.batch import ACTION_MASK, Batch, described, first_leaf
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
-from pfrl_like.functions.chunked import as_action_mask
+from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
+from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, is_recurrent, sequence_outputs
 
 #: What networks raise that cannot take in what they are given.
@@ -490,3 +491,32 @@ def check_outputs(outputs: tuple[Any, ...], k: int, argument: str, expected: str
         raise ValueError(
             f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"
         )
+
+
+def check_observed(
+    agent: Any,
+    batch_obs: Any,
+    batch_reward: Sequence[float],
+    batch_done: Sequence[bool],
+    batch_reset: Sequence[bool],
+    active: Any = None,
+) -> None:
+    """Refuse what cannot have come of the last actions of an agent; arguments as of `BatchAgent.batch_observe`.
+
+    Raises:
+        RuntimeError: In training, if no action was asked for before.
+        ValueError: If the arguments have different lengths.
+        NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold.
+        TypeError: In training, if a reward is no number.
+    """
+    if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
+        raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
+    if active is not None and len(active) != len(batch_obs):
+        raise unequal_lengths(obs=batch_obs, active=active)
+    if not agent.training:
+        return
+    if agent.batch_last_obs is None:
+        raise RuntimeError("observe was called in training before act")
+    if len(agent.batch_last_action) != len(batch_obs):
+        raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
+    check_rewards(batch_reward, active)

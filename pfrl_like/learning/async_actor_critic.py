@@ -13,21 +13,20 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_outputs, has_mask
+from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, check_outputs, has_mask
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
-from pfrl_like.learning.minibatches import check_observed
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.learning.rollout import Steps
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad, copy_param
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
 #: What is made anew where an agent arrives.

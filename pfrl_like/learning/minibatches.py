@@ -1,7 +1,7 @@
-"""Minibatches of what was collected, batches from elsewhere, and steps on their way into a replay buffer."""
+"""Minibatches of what was collected, and batches from elsewhere."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,12 @@ from pfrl_like.columns import packed
 from pfrl_like.functions.returns import n_step_returns
 from pfrl_like.learning.recurrent_memory import batch_first, burn_in
 from pfrl_like.learning.rollout import Episodes
-from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.env_values import mask_columns
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
+#: Column of `Batch.extra` that marks rows whose observations are features already.
+FEATURES = "features"
 
 
 def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
@@ -147,10 +147,6 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
         yield chosen_begin, chosen_length
 
 
-#: Column of `Batch.extra` that marks rows whose observations are features already.
-FEATURES = "features"
-
-
 def rows_following(episodes: Episodes) -> Tensor:
     """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
     n, device = len(episodes), episodes.steps.reward.device
@@ -234,61 +230,6 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
             after.append(batch_first(get_recurrent_state_at(new, slice(following, None), detach=True), new))
             state, start = get_recurrent_state_at(new, slice(0, following), detach=True), start + size
     return concatenate_nested(before), concatenate_nested(after[::-1])
-
-
-def store_step(
-    agent: Any, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any, **columns: list[Any]
-) -> None:
-    """Append a step of k environments, with the recurrent states and action masks that belong to it.
-
-    Args:
-        agent: Has the replay buffer, the memory of a recurrent network, and the mask of the last actions.
-        step: Observations, actions, rewards, next observations, whether these are terminal, whether episodes are cut
-            off there; each of length k.
-        ended: Whether each episode has ended, [k]; asked for only if there is a memory.
-        next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
-        active: False for environments that took no step, [k]; None for none.
-        **columns: Further columns, a value for each environment.
-    """
-    if agent.memory is not None:
-        columns |= agent.memory.columns(ended, active)
-    columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
-    env_ids = None
-    if active is not None:
-        env_ids = np.flatnonzero(active).tolist()
-        step = tuple([column[i] for i in env_ids] for column in step)
-        columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
-    obs, action, reward, next_obs, done, reset = step
-    agent.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)
-
-
-def check_observed(
-    agent: Any,
-    batch_obs: Any,
-    batch_reward: Sequence[float],
-    batch_done: Sequence[bool],
-    batch_reset: Sequence[bool],
-    active: Any = None,
-) -> None:
-    """Refuse what cannot have come of the last actions of an agent; arguments as of `BatchAgent.batch_observe`.
-
-    Raises:
-        RuntimeError: In training, if no action was asked for before.
-        ValueError: If the arguments have different lengths.
-        NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold.
-        TypeError: In training, if a reward is no number.
-    """
-    if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
-        raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)
-    if active is not None and len(active) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, active=active)
-    if not agent.training:
-        return
-    if agent.batch_last_obs is None:
-        raise RuntimeError("observe was called in training before act")
-    if len(agent.batch_last_action) != len(batch_obs):
-        raise unequal_lengths(obs=batch_obs, last_action=agent.batch_last_action)
-    check_rewards(batch_reward, active)
 
 
 def features_of_batch(agent: Any, batch: Batch) -> Batch:

@@ -16,12 +16,12 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import Acting
+from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
 from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
 from pfrl_like.learning.critics import Targets
-from pfrl_like.learning.minibatches import check_observed, features_of_batch, not_in_rows, store_step
+from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.off_policy import (
     check_not_compiled,
@@ -29,7 +29,7 @@ from pfrl_like.learning.overrides.off_policy import (
     update_by_experiences,
     within_hook,
 )
-from pfrl_like.learning.recurrent_memory import RecurrentMemory
+from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
 from pfrl_like.learning.statistics import (
     add_values,
     clear_records,

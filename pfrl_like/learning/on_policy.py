@@ -15,11 +15,11 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import Acting, PolicyChoice, allowed, check_outputs, wrong_value
+from pfrl_like.learning.acting import Acting, PolicyChoice, allowed, check_observed, check_outputs, wrong_value
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
-from pfrl_like.learning.minibatches import batch_of_episodes, check_observed, episodes_of_batch
+from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
@@ -34,11 +34,11 @@ from pfrl_like.learning.statistics import (
     saved_rollout,
 )
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
-from pfrl_like.utils.modules import fast_forward
 from pfrl_like.utils.recurrent import one_step_forward
 
 

@@ -1,4 +1,7 @@
-"""The states of recurrent networks from step to step, and their burn-in (Kapturowski et al. 2019, section 3)."""
+"""The states of recurrent networks from step to step, stored with the steps, and their burn-in.
+
+The burn-in is that of Kapturowski et al. 2019, section 3.
+"""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,6 +13,7 @@ from torch import Tensor
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
+from pfrl_like.utils.env_values import mask_columns
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,
     forward,
@@ -19,6 +23,9 @@ from pfrl_like.utils.recurrent import (
     one_step_forward,
     recurrent_state_as_numpy,
 )
+
+#: Fields of a batch that belong to a sequence as a whole, or says how the rows are arranged.
+_NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
 class RecurrentMemory:
@@ -133,10 +140,6 @@ def batch_first(state: Any, like: Any) -> Any:
     return (torch.zeros_like(like) if state is None else state).movedim(1, 0)
 
 
-#: What belongs to a sequence as a whole, or says how the rows are arranged.
-_NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
-
-
 def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
     """Spend the first steps of each sequence on bringing its recurrent state up to date.
 
@@ -198,3 +201,29 @@ def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
         return advanced
     waiting = advanced.new_zeros(advanced.shape[0], n_waiting, *advanced.shape[2:])
     return torch.cat([advanced, waiting if state is None else state[:, -n_waiting:]], dim=1)
+
+
+def store_step(
+    agent: Any, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any, **columns: list[Any]
+) -> None:
+    """Append a step of k environments, with the recurrent states and action masks that belong to it.
+
+    Args:
+        agent: Has the replay buffer, the memory of a recurrent network, and the mask of the last actions.
+        step: Observations, actions, rewards, next observations, whether these are terminal, whether episodes are cut
+            off there; each of length k.
+        ended: Whether each episode has ended, [k]; asked for only if there is a memory.
+        next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
+        active: False for environments that took no step, [k]; None for none.
+        **columns: Further columns, a value for each environment.
+    """
+    if agent.memory is not None:
+        columns |= agent.memory.columns(ended, active)
+    columns |= mask_columns(agent._last_mask, next_mask, step[3][0])
+    env_ids = None
+    if active is not None:
+        env_ids = np.flatnonzero(active).tolist()
+        step = tuple([column[i] for i in env_ids] for column in step)
+        columns = {name: [column[i] for i in env_ids] for name, column in columns.items()}
+    obs, action, reward, next_obs, done, reset = step
+    agent.replay_buffer.append_batch(obs, action, reward, next_obs, done, reset, env_ids, **columns)

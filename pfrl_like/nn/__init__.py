@@ -1,9 +1,8 @@
 """Modules that networks are composed of."""
 
 from pfrl_like.nn.action_models import ConditionalVAE, ReturnConditionedTransformer
-from pfrl_like.nn.activity_penalty import ActivityPenalty
 from pfrl_like.nn.atari_cnn import LargeAtariCNN, SmallAtariCNN
-from pfrl_like.nn.bound_by_tanh import BoundByTanh
+from pfrl_like.nn.bound_by_tanh import ActivityPenalty, BoundByTanh
 from pfrl_like.nn.branched import Branched
 from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization

@@ -6,10 +6,9 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.batch import first_leaf, map_nested
-from pfrl_like.functions.chunked import apply_in_chunks
+from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import fast_forward
 
 #: Bounds of the logarithm of a latent deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0

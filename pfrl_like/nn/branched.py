@@ -4,8 +4,8 @@ from typing import Any
 
 from torch import nn
 
+from pfrl_like.nn.fast_forward import declares, fast_forward, output_of
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares, fast_forward, output_of
 from pfrl_like.utils.recurrent import Recurrent
 
 

@@ -5,8 +5,8 @@ import functools
 import torch
 from torch import Tensor, nn
 
+from pfrl_like.nn.fast_forward import stands_for
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import stands_for
 
 
 @stands_for(functools.partial(torch.cat, dim=-1))

@@ -6,8 +6,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from pfrl_like.initializers import init_chainer_default, init_lecun_normal
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import fast_forward
 
 
 @ignores_training

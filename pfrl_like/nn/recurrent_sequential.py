@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
+from pfrl_like.nn.fast_forward import declares_layers
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares_layers
 from pfrl_like.utils.recurrent import (
     Recurrent,
     get_packed_sequence_info,

@@ -1,7 +1,8 @@
 """Off-policy evaluation: what a policy would have brought, from what another one has recorded."""
 
 from pfrl_like.algos.fitting.spaces import ActionSpace
-from pfrl_like.ope.episodes import Bootstrap, Estimate, LoggedEpisodes, UnreliableEstimateWarning
+from pfrl_like.ope.episodes import LoggedEpisodes
+from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning
 from pfrl_like.ope.evaluate import evaluate_offline, fitted_behavior
 from pfrl_like.ope.fqe import FQE, DiscreteFQE
 from pfrl_like.ope.fqe_saving import FQEConfig, load_learnable

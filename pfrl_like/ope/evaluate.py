@@ -18,19 +18,8 @@ from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers import NoopAdapterFactory
-from pfrl_like.ope.episodes import (
-    Array,
-    Bootstrap,
-    Estimate,
-    LoggedEpisodes,
-    Rows,
-    UnreliableEstimateWarning,
-    finite_column,
-    first_of,
-    in_parts,
-    settings_of,
-    weakness,
-)
+from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_of, in_parts
+from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
 from pfrl_like.ope.fqe import FQE
 from pfrl_like.ope.fqe_saving import FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method

@@ -36,8 +36,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.ope.episodes import first_of
-from pfrl_like.ope.fqe_fitting import FittingFQE
-from pfrl_like.ope.fqe_online import OnlineFQE
+from pfrl_like.ope.fqe_fitting import FittingFQE, OnlineFQE
 from pfrl_like.ope.fqe_saving import FQEConfig, SavedFQE, config_of, make_critics
 from pfrl_like.ope.policies import (
     ActingPolicy,

@@ -12,15 +12,13 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.ope.episodes import (
-    Array,
+from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
+from pfrl_like.ope.estimates import (
     Bootstrap,
     Estimate,
-    LoggedEpisodes,
     UnreliableEstimateWarning,
     bootstrap,
     interval,
-    scaled_weights,
     settings_of,
     standard_error,
     weakness,

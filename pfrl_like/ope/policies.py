@@ -19,13 +19,13 @@ from pfrl_like.learning.acting import MISFITS, Acting, misfit, samples_its_polic
 from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.ope.episodes import Array, in_parts
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.preprocessing.scaler import AffineScaler
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.modules import fast_forward
 
 
 class GreedyPolicy(nn.Module):

@@ -425,3 +425,17 @@ def _await_ends(children: list[_Child], seconds: float) -> None:
     waiting = {child.death for child in children if child.process.is_alive()}
     while waiting and (remaining := deadline - time.monotonic()) > 0:
         waiting -= set(wait_for_any(list(waiting), remaining))
+
+
+def close_all(things: Iterable[Any]) -> None:
+    """Call the method `close` of each of several things, if it has one, and raise the first error afterwards."""
+    errors = []
+    for thing in things:
+        close = getattr(thing, "close", None)
+        if callable(close):
+            try:
+                close()
+            except Exception as error:
+                errors.append(error)
+    if errors:
+        raise errors[0]

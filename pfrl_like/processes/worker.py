@@ -1,4 +1,4 @@
-"""How a worker process starts, what runs inside it, and how it ends with its parent."""
+"""How a worker process starts, and when; what runs inside it, and how it ends with its parent."""
 
 import contextlib
 import faulthandler

@@ -9,11 +9,11 @@ from torch.nn import functional as F
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
 from pfrl_like.initializers import init_chainer_default
 from pfrl_like.nn.atari_cnn import Activation, features, large_convolutions
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.q_functions.state_q_functions import evenly_spaced_atoms
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import fast_forward
 
 
 def dueling(value: Tensor, advantage: Tensor) -> Tensor:

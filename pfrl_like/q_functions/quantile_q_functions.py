@@ -14,11 +14,11 @@ from pfrl_like.action_value import (
     QuantileDiscreteActionValue,
     QuantileThresholds,
 )
+from pfrl_like.nn.fast_forward import declares_input_of, fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares_input_of, fast_forward
 from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_sequences_recursive
 
 

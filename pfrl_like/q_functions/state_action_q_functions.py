@@ -13,6 +13,7 @@ from torch.nn import functional as F
 
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
 from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
+from pfrl_like.nn.fast_forward import declares_input_of, fast_forward
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
@@ -20,7 +21,6 @@ from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.q_functions.state_q_functions import hidden_sizes_of, pair, side_by_side
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares_input_of, fast_forward
 
 
 class DropoutFCSAQFunction(nn.Module, StateActionQFunction):

@@ -12,11 +12,11 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
+from pfrl_like.nn.fast_forward import declares_input_of, fast_forward, stands_for
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares_input_of, fast_forward, stands_for
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:

@@ -108,6 +108,11 @@ class Resumable(Protocol):
         """
 
 
+def unknown(reason: str) -> dict[str, str]:
+    """What is saved, wherever in the state of a source, of something that may be another one when the run goes on."""
+    return {"way": "unknown", "reason": reason}
+
+
 Callback = Callable[[Clock], None]
 
 

@@ -20,6 +20,15 @@ from pfrl_like.storage.atomic import read_bounded
 from pfrl_like.storage.manifest import WriterLock, is_owned_by
 
 Curve = tuple[Sequence[float], Sequence[float]]
+RECORD = "run.json"
+#: What the name of a file for TensorBoard ends with that a runner has written.
+EVENTS_OF_A_RUN = ".run"
+#: In the record of a part: how many parts before it are named no longer.
+PARTS_LEFT_OUT = "parts_left_out_before"
+LARGEST_RECORD = 1 << 20  # bytes; it names the arguments and the earlier parts of a run
+LONGEST_LINE = 1 << 20  # characters
+_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8
+_LOGGER = logging.getLogger(__name__)
 
 
 class Table(NamedTuple):
@@ -41,14 +50,6 @@ class Table(NamedTuple):
 METRICS = Table("metrics.csv", ",", "step", ("elapsed", "episode", "return"))
 EPOCHS = Table("epochs.csv", ",", "step", ("elapsed",))
 SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
-RECORD = "run.json"
-#: What the name of a file for TensorBoard ends with that a runner has written.
-EVENTS_OF_A_RUN = ".run"
-#: In the record of a part: how many parts before it are named no longer.
-PARTS_LEFT_OUT = "parts_left_out_before"
-LARGEST_RECORD = 1 << 20  # bytes; it names the arguments and the earlier parts of a run
-LONGEST_LINE = 1 << 20  # characters
-_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
@@ -228,9 +229,6 @@ class FailedWrites:
                 self.logger.error("%s could not be saved: %s", name, error)
         else:
             self.lacking.pop(name, None)
-
-
-_LOGGER = logging.getLogger(__name__)
 
 
 class _Held(threading.local):

@@ -119,9 +119,9 @@ def read_arrays(
     """
     source = os.fspath(path)
     with open_regular(source) as file:
-        if size not in (None, came := os.fstat(file.fileno()).st_size):
-            raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
         try:
+            if size not in (None, came := os.fstat(file.fileno()).st_size):
+                raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
             return _read(file, source, allow_pickle, checksum)
         except CheckpointError:
             raise

@@ -40,6 +40,12 @@ from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.manifest import LOCK_FILES, WriterLock
 
 _ZEROS = bytes(1 << 20)
+META = "meta.json"
+_VERSION = 1
+_MAX_META = 1 << 20
+_OWN = re.compile(r"(state|journal)-[0-9]{1,18}\.bin|columns-[0-9a-f]{8}-[a-z0-9-]{1,64}\.bin|\.tmp-.*")
+_TOKEN = re.compile(r"[0-9a-f]{8}")
+_ATTEMPTS = 3
 
 
 class MappedFile(OpenFile):
@@ -130,14 +136,6 @@ class MappedFile(OpenFile):
         except OSError:
             os.ftruncate(self._descriptor, before)
             raise
-
-
-META = "meta.json"
-_VERSION = 1
-_MAX_META = 1 << 20
-_OWN = re.compile(r"(state|journal)-[0-9]{1,18}\.bin|columns-[0-9a-f]{8}-[a-z0-9-]{1,64}\.bin|\.tmp-.*")
-_TOKEN = re.compile(r"[0-9a-f]{8}")
-_ATTEMPTS = 3
 
 
 class Logged(NamedTuple):

@@ -33,6 +33,8 @@ _ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*
 _TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits alone: a user's model-20240131.pt is none of ours
 #: Regular expression of all names that saves give to files.
 ANY_NAME = rf".+-{_TOKEN}(\.\w+)?"
+LOCK_FILES = ("LOCK", "owner.json")
+_MAX_BYTES = 1 << 12
 
 
 def is_key(key: object) -> bool:
@@ -112,10 +114,6 @@ def read_manifest(path: str) -> dict[str, Any]:
     if STATE not in files:
         raise CheckpointError(path, f"lists no {STATE}")
     return manifest
-
-
-LOCK_FILES = ("LOCK", "owner.json")
-_MAX_BYTES = 1 << 12
 
 
 class WriterLock:

@@ -19,7 +19,7 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage.atomic import open_regular
-from pfrl_like.storage.json_file import refused
+from pfrl_like.storage.budget import refused
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {
@@ -56,11 +56,11 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
     Raises:
         CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
     """
-    with open_regular(path) as file:
+    with open_regular(path) as file, refused(path, "is damaged, or is no state dict saved by torch.save"):
         size = os.fstat(file.fileno()).st_size
         if max_bytes is not None and size > max_bytes + _MAX_OVERHEAD:
             raise CheckpointError(path, f"has {size} bytes; expected at most {max_bytes + _MAX_OVERHEAD}")
-        with refused(path, "is damaged, or is no state dict saved by torch.save"), zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(file) as archive:
             program = _Program(_Archive(path, archive, max_bytes))
             value = program.run()
     return checked_tensors(value, path, program.size)

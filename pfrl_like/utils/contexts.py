@@ -5,7 +5,7 @@ import inspect
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -14,6 +14,12 @@ from torch import nn
 from torch.nn.modules import activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
 
 Class = TypeVar("Class", bound=type[nn.Module])
+FREE: AbstractContextManager[None] = contextlib.nullcontext()
+#: Where a module keeps whether it reads its mode; a compiler that traces this can follow an attribute, but no
+#: dictionary of weak keys.
+_READS_TRAINING = "_pfrl_like_reads_training"
+_RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
+_EVALUATING = "_evaluating_threads"
 
 
 def kept_over_forks(lock: Any) -> Any:
@@ -26,7 +32,7 @@ def kept_over_forks(lock: Any) -> Any:
 #: Held by the one thread that has put a module into evaluation mode, or learns with a module that reads its mode: modes
 #: belong to modules, and not to threads.
 MODES = kept_over_forks(threading.RLock())
-FREE: AbstractContextManager[None] = contextlib.nullcontext()
+_LOCK = kept_over_forks(threading.Lock())
 
 
 @contextlib.contextmanager
@@ -108,10 +114,6 @@ def _reads_training(module: nn.Module) -> bool:
     return reads
 
 
-#: Where a module keeps the answer; a compiler that traces this can follow an attribute, but no dictionary of weak keys.
-_READS_TRAINING = "_pfrl_like_reads_training"
-
-
 def reads_training(module: nn.Module) -> bool:
     """Whether a forward pass may depend on `training`, in which case there must be no doubt about the mode.
 
@@ -150,7 +152,6 @@ def _forwards(*namespaces: Any) -> set[Callable[..., Any]]:
     return {cls.forward for cls in classes if hasattr(cls, "forward")}
 
 
-_RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _KNOWN_FORWARDS = _forwards(
     activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
 ) - {nn.RReLU.forward, nn.MultiheadAttention.forward}
@@ -159,10 +160,6 @@ _KNOWN_FORWARDS |= {
     for cls in (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNCell)
     + (nn.GRUCell, nn.LSTMCell)
 }
-
-
-_LOCK = kept_over_forks(threading.Lock())
-_EVALUATING = "_evaluating_threads"
 
 
 class _Threads:
@@ -265,17 +262,3 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
             if not threads.entered:
                 own["training"] = threads.training
                 own.pop(_EVALUATING, None)
-
-
-def close_all(things: Iterable[Any]) -> None:
-    """Call the method `close` of each of several things, if it has one, and raise the first error afterwards."""
-    errors = []
-    for thing in things:
-        close = getattr(thing, "close", None)
-        if callable(close):
-            try:
-                close()
-            except Exception as error:
-                errors.append(error)
-    if errors:
-        raise errors[0]

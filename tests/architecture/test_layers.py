@@ -1,7 +1,8 @@
-"""Imports inside the package point down only: the layers, drawn from the bottom up."""
+"""Imports inside the package point down only: the layers, from the bottom up, as in `docs/architecture.md`."""
 
 import ast
 import functools
+import re
 import sys
 from pathlib import Path
 
@@ -9,10 +10,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "pfrl_like"
 
 LAYERS = (
-    {"errors"},
-    {"batch", "context", "env", "explorer", "gpu", "policy", "q_function", "replay_buffer", "utils"},
-    {"functions", "collections", "columns", "storage", "processes", "random_streams"},
-    {"agent"},  # an interface, but with the mixin that saves agents: above storage
+    {"errors", "batch", "context", "env", "explorer", "gpu", "policy", "q_function", "replay_buffer", "utils"},
+    {"agent", "functions", "collections", "columns", "storage", "processes", "random_streams"},
     {
         *("replay_buffers", "dataset", "datasets", "preprocessing", "augmentation", "envs", "wrappers"),
         *("nn", "distributions", "initializers", "optimizers", "action_value", "implicit_action_value"),
@@ -34,8 +33,11 @@ SIDEWAYS = {
     ("gpu", "context"),
     ("gpu", "utils"),
     ("replay_buffer", "batch"),
+    ("replay_buffer", "errors"),
     ("replay_buffer", "utils"),
     ("utils", "batch"),
+    ("utils", "errors"),
+    ("agent", "storage"),  # an interface, but with the mixin that saves agents
     ("nn", "initializers"),
     ("learning", "distributed"),  # an agent's method starts its actors
     ("experiments", "loggers"),
@@ -89,6 +91,12 @@ def inner_imports(module: str, top_level_only: bool = False) -> list[tuple[int, 
 
 def test_every_module_has_a_layer() -> None:
     assert {part_of(module) for module in MODULES} == LEVEL.keys()
+
+
+def test_the_table_of_rooms_names_every_part_at_its_layer() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.*?) \|", (ROOT / "docs" / "architecture.md").read_text(), re.MULTILINE)
+    named = {int(level): {name.split("/")[0] for name in re.findall(r"`(.*?)`", parts)} for level, parts in rows}
+    assert named == dict(enumerate(LAYERS[:-1]))
 
 
 def test_imports_point_down() -> None:

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.testing import assert_close
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
-from pfrl_like.agents.acer_networks import (
+from pfrl_like.agents.acer_losses import (
     Targets,
     acer_targets,
     bias_correction,

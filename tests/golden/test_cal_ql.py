@@ -11,8 +11,8 @@ from agent_parts import MAKE_BUFFER
 from torch import Tensor
 
 from pfrl_like.agents import CQL, CalQL
+from pfrl_like.agents.offline.future_returns import future_returns
 from pfrl_like.batch import Batch, Continuation
-from pfrl_like.learning.critics import future_returns
 from pfrl_like.replay_buffers import HindsightReplayBuffer
 from pfrl_like.testing import check_agent
 

@@ -11,6 +11,7 @@ from torch.distributions import Categorical
 
 from pfrl_like.agents.discrete_sac import probabilities
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss
+from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.offline.iql import state_value_of
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.errors import NonFiniteError
@@ -19,7 +20,7 @@ from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
-from pfrl_like.learning.critics import NO_TARGETS, check_tells_future, future_returns
+from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states

@@ -26,7 +26,7 @@ from pfrl_like.agents.offline.imitation import (
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
-from pfrl_like.functions.chunked import apply_in_chunks, as_action_mask
+from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
@@ -34,12 +34,12 @@ from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
-from pfrl_like.utils.modules import fast_forward
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:

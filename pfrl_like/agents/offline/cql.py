@@ -10,6 +10,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.double_dqn import DoubleDQN
+from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.functions.losses import square, weighted_mean
@@ -17,10 +18,8 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import (
     average,
-    check_tells_future,
     critic_loss,
     distribution_of,
-    future_returns,
     least_value,
     mean_value,
     values_of_actions,

@@ -11,15 +11,14 @@ from torch import Tensor, nn
 from pfrl_like.agents.offline.bc import bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
-from pfrl_like.functions.chunked import apply_in_chunks
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.acting import at_rows
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_takes_pair
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.utils.modules import fast_forward
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:

@@ -52,6 +52,9 @@ _INSTEAD = (
 
 #: Methods that are not called, and what to override instead.
 NOT_CALLED: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
+_LOGGER = logging.getLogger(__name__)
+#: Where TensorBoard looks for runs.
+RUNS = "runs"
 
 
 def is_overridden(algo: Any, *names: str) -> bool:
@@ -247,12 +250,6 @@ def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], dat
     """Scores after an epoch, which leave the random streams as they are."""
     with isolated_rng():
         return {name: float(scorer(algo, data)) for name, scorer in scorers.items()}
-
-
-_LOGGER = logging.getLogger(__name__)
-
-#: Where TensorBoard looks for runs.
-RUNS = "runs"
 
 
 class RunLog:

@@ -11,6 +11,7 @@ from typing import Any, Self, cast
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 from torch.optim import Optimizer
 
 from pfrl_like.algos.fitting.spaces import SCALERS, take_scalers
@@ -20,12 +21,15 @@ from pfrl_like.export import FORMATS, export_policy
 from pfrl_like.gpu import Device
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.storage.atomic import atomic_write
-from pfrl_like.storage.json_file import bounded_networks, dump_json, parse_json, read_json
+from pfrl_like.storage.json_file import dump_json, parse_json, read_json
 from pfrl_like.storage.plain_tensors import tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
+
+#: Numbers and tensors of the networks that a file of hyperparameters may describe.
+MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
 
 #: Every estimator by the name of its class, as `params.json` has it.
 ESTIMATORS: dict[str, type[Any]] = {}
@@ -468,3 +472,26 @@ def reset_optimizers(agent: Any) -> None:
     """Let all optimisers of an agent forget what they keep of earlier steps."""
     for optimizer in _optimizers(agent):
         optimizer.state.clear()
+
+
+@contextlib.contextmanager
+def bounded_networks() -> Iterator[None]:
+    """Refuse networks beyond `MOST_NUMBERS` while they are made, before their memory is written to.
+
+    Raises:
+        ValueError: If they are larger than that.
+    """
+    numbers = tensors = 0
+
+    def count(module: Any, name: str, parameter: Any) -> None:
+        nonlocal numbers, tensors
+        if parameter is not None:
+            numbers, tensors = numbers + parameter.numel(), tensors + 1
+        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
+            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
+
+    handle = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        handle.remove()

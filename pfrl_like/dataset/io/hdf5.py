@@ -24,7 +24,7 @@ from pfrl_like.dataset.flat import (
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.json_file import Budget, refused
+from pfrl_like.storage.budget import Budget, refused
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"

@@ -21,7 +21,7 @@ from pfrl_like.dataset.flat import (
 )
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.json_file import Budget, refused
+from pfrl_like.storage.budget import Budget, refused
 
 _SUFFIX = ".npy"
 

@@ -14,8 +14,8 @@ import torch
 from tape_parts import ENVS, Images, Noisy, Sim, seeded
 
 from pfrl_like.envs import SerialVectorEnv, episode_tape
-from pfrl_like.envs.env_states import GlobalDraws, kept_states
 from pfrl_like.envs.episode_tape import Arrival, EpisodeTape
+from pfrl_like.random_streams.streams import GlobalDraws, kept_states
 from pfrl_like.utils.plain_values import many_to_json
 from pfrl_like.wrappers import Monitor
 from pfrl_like.wrappers.atari_wrappers import EpisodicLifeEnv

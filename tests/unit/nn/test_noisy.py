@@ -6,10 +6,10 @@ import torch
 from torch import nn
 
 from pfrl_like.nn import MLP, FactorizedNoisyLinear, to_factorized_noisy
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.q_functions import FCLateActionSAQFunction
 from pfrl_like.utils.contexts import reads_training
 from pfrl_like.utils.copy_param import frozen_copy
-from pfrl_like.utils.modules import fast_forward
 
 
 def test_initial_weights_are_the_papers() -> None:

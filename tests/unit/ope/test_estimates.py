@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pfrl_like import ope
-from pfrl_like.ope.episodes import error_freedom, interval, student_quantile
+from pfrl_like.ope.estimates import error_freedom, interval, student_quantile
 
 
 def episodes(n: int = 50, ratio: float = 1.0, **columns: Any) -> ope.LoggedEpisodes:

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.utils.modules import fast_forward
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

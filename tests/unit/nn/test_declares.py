@@ -9,6 +9,7 @@ from torch.distributions import Categorical, Distribution
 from pfrl_like.action_value import ActionValue, DiscreteActionValue, QuantileDiscreteActionValue
 from pfrl_like.agents.acer import ACERDiscreteActionHead
 from pfrl_like.nn import Branched, ConcatObsAndAction, Lambda, RecurrentBranched, RecurrentSequential
+from pfrl_like.nn.fast_forward import declares, input_of, may_be, output_of
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
@@ -16,7 +17,6 @@ from pfrl_like.q_functions import (
     RecurrentImplicitQuantileQFunction,
     SingleModelStateQFunctionWithDiscreteAction,
 )
-from pfrl_like.utils.modules import declares, input_of, may_be, output_of
 
 
 class Undeclared(nn.Module):

@@ -13,8 +13,8 @@ from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import half_square, trust_region_gradient
 from pfrl_like.functions.returns import retrace
 from pfrl_like.learning.compatibility.parts import check_distribution, check_output, check_takes_state, kind_of_actions
+from pfrl_like.nn.fast_forward import declares, output_of
 from pfrl_like.utils.contexts import ignores_training
-from pfrl_like.utils.modules import declares, output_of
 
 
 class Targets(NamedTuple):
