@@ -11,9 +11,9 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
-from pfrl_like.learning.acting import policy_and_value
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything
+from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.on_policy import fill_returns, learn_by_update
 from pfrl_like.learning.rollout import Episodes

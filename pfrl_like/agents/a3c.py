@@ -11,9 +11,9 @@ from pfrl_like.agent import AsyncAgent
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
 from pfrl_like.functions.returns import lambda_returns
-from pfrl_like.learning.acting import policy_and_value
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in
+from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 

@@ -17,9 +17,9 @@ from pfrl_like.agents.acer_losses import ACERDiscreteActionHead as ACERDiscreteA
 from pfrl_like.agents.acer_losses import acer_targets, bias_correction, policy_loss, value_losses, within_trust_region
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
-from pfrl_like.learning.acting import allowed, output_of
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optional_numbers
+from pfrl_like.learning.model_outputs import allowed, output_of
 from pfrl_like.learning.overrides.async_actor_critic import (
     forget_steps,
     lay_out_outputs,

@@ -12,9 +12,9 @@ from pfrl_like.agents.dqn import action_values
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.acting import wrong_value
 from pfrl_like.learning.compatibility.parts import check_critics_of_state, check_output
 from pfrl_like.learning.critics import critic_loss, distribution_of, with_own_memory
+from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
 

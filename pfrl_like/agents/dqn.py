@@ -14,10 +14,10 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
-from pfrl_like.learning.acting import wrong_value
 from pfrl_like.learning.compatibility.arguments import check_start
 from pfrl_like.learning.compatibility.parts import check_explorer, check_output, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import check_kind, check_size
+from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
 from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook

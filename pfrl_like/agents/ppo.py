@@ -12,9 +12,9 @@ from torch.nn.functional import mse_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
-from pfrl_like.learning.acting import policy_and_value
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import shuffled
+from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.off_policy import check_not_compiled
 from pfrl_like.learning.overrides.on_policy import loss_of_lossfun

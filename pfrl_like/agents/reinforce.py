@@ -12,9 +12,9 @@ from torch.distributions import Distribution
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.returns import lambda_returns
-from pfrl_like.learning.acting import policy_of
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, one_by_one
+from pfrl_like.learning.model_outputs import policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
 from pfrl_like.learning.overrides.on_policy import accumulate_gradient, learn_by_sequences, step_along_gradient
 from pfrl_like.learning.rollout import Episodes

@@ -6,8 +6,8 @@ from typing import Any
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.functions.losses import truncated_mixture
-from pfrl_like.learning.acting import wrong_critic
 from pfrl_like.learning.critics import average
+from pfrl_like.learning.model_outputs import wrong_critic
 from pfrl_like.utils.checks import check_counts
 
 

@@ -13,9 +13,9 @@ from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
-from pfrl_like.learning.acting import output_of, policy_of
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, shuffled
+from pfrl_like.learning.model_outputs import output_of, policy_of
 from pfrl_like.learning.on_policy import OnPolicyAgent, check_numbers
 from pfrl_like.learning.rollout import Episodes
 from pfrl_like.nn.branched import Branched

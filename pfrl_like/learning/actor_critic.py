@@ -14,7 +14,7 @@ from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
-from pfrl_like.learning.acting import PolicyChoice, check_one_for_each, wrong_value
+from pfrl_like.learning.acting import PolicyChoice
 from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
 from pfrl_like.learning.compatibility.dry_run import dry_run_critics
 from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
@@ -28,6 +28,7 @@ from pfrl_like.learning.compatibility.spaces import (
     warn_of_actions_out_of_reach,
 )
 from pfrl_like.learning.critics import critic_loss, value_of
+from pfrl_like.learning.model_outputs import check_one_for_each, wrong_value
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step

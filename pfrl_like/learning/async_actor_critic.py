@@ -13,10 +13,11 @@ from torch import Tensor
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, check_outputs, has_mask
+from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, has_mask
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
+from pfrl_like.learning.model_outputs import check_outputs
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.recurrent_memory import RecurrentMemory

@@ -17,7 +17,7 @@ from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
-from pfrl_like.learning.acting import wrong_critic
+from pfrl_like.learning.model_outputs import wrong_critic
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils.recurrent import (
     batch_sizes_of,

@@ -300,9 +300,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             update_by_experiences(self)
             return
         if self.learns_from_sequences:
-            batch = buffer.sample_sequences(
-                self.minibatch_size, self.sequence_length, self.gamma, device, **self.sampling
-            )  # fmt: skip
+            how_much = self.minibatch_size, self.sequence_length, self.gamma, device
+            batch = buffer.sample_sequences(*how_much, **self.sampling)
         else:
             batch = buffer.sample_batch(self.minibatch_size, self.gamma, device, **self.sampling)
         if not buffer.prioritized:

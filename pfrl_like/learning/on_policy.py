@@ -15,11 +15,12 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
-from pfrl_like.learning.acting import Acting, PolicyChoice, allowed, check_observed, check_outputs, wrong_value
+from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
+from pfrl_like.learning.model_outputs import allowed, check_outputs, wrong_value
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first

@@ -15,8 +15,9 @@ from pfrl_like.algos.fitting.spaces import check_built_for
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.acting import MISFITS, Acting, misfit, samples_its_policy
+from pfrl_like.learning.acting import Acting, samples_its_policy
 from pfrl_like.learning.compatibility.spaces import OneObservation
+from pfrl_like.learning.model_outputs import MISFITS, misfit
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward

@@ -19,7 +19,7 @@ from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.acting import allowed
+from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import MinMaxActionScaler, Scaler, make_scaler
 from pfrl_like.utils.checks import check_finite
 from pfrl_like.utils.contexts import evaluating_readers

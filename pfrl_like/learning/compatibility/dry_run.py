@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.batch import Batch, described
-from pfrl_like.learning.acting import MISFITS
+from pfrl_like.learning.model_outputs import MISFITS
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.contexts import evaluating_readers

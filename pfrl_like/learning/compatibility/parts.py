@@ -12,7 +12,7 @@ from torch.distributions import Categorical, Distribution
 from pfrl_like.action_value import DiscreteActionValue, QuadraticActionValue
 from pfrl_like.distributions import ProductOfCategoricals
 from pfrl_like.explorer import Explorer
-from pfrl_like.learning.acting import critic_giving, wrong_type
+from pfrl_like.learning.model_outputs import critic_giving, wrong_type
 from pfrl_like.nn.fast_forward import input_of, may_be, output_of
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.utils.checks import check_counts

@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch, concatenate_nested, map_nested
 from pfrl_like.distributions import with_parameters
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.learning.acting import allowed
+from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
 from pfrl_like.random_streams.streams import isolated_rng

@@ -11,8 +11,8 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
-from pfrl_like.learning.acting import policy_of
 from pfrl_like.learning.minibatches import batch_of_episodes, rows_following
+from pfrl_like.learning.model_outputs import policy_of
 from pfrl_like.learning.overrides.hooks import arguments_of
 from pfrl_like.learning.overrides.off_policy import checked_after_hooks, given_loss, within_hook
 from pfrl_like.learning.rollout import Episodes

@@ -20,8 +20,8 @@ from pfrl_like.agents import PPO
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.experiments import train_agent_batch
-from pfrl_like.learning.acting import policy_and_value
 from pfrl_like.learning.minibatches import everything
+from pfrl_like.learning.model_outputs import policy_and_value
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
 from pfrl_like.storage import load_tensors
