@@ -211,20 +211,9 @@ class AttributeSavingMixin(ABC):
 
         Raises:
             CheckpointError: If something cannot be saved or written; the old save stays.
-            NonFiniteError: If a parameter is NaN or infinite; likewise. Or, after it was saved, if a GPU has skipped
-                updates since it was asked last.
+            NonFiniteError: If a parameter is NaN or infinite; likewise.
         """
-        try:
-            self.settle()
-        finally:
-            save_attributes(self, dirname)
-
-    def settle(self) -> None:  # noqa: B027  nothing has to override it
-        """Wait for what a GPU still has to say of the past; an object that has nothing there does nothing.
-
-        Raises:
-            NonFiniteError: If it has skipped updates since it was asked last.
-        """
+        save_attributes(self, dirname)
 
     def load(self, dirname: str | os.PathLike[str]) -> None:
         """Load what `save`, or PFRL, has saved, onto the devices that the live attributes are on.

@@ -40,7 +40,7 @@ from pfrl_like.learning.statistics import (
     unsaved_explorer,
     waiting_for,
 )
-from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
+from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
 from pfrl_like.optimizers.gradient_step import GradientStep, StepsOfUpdate
@@ -179,11 +179,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
         check_not_compiled(self, compile)
-        if (
-            compile
-            and type(self).learn is not OffPolicyAgent.learn
-            and type(self).update_step is OffPolicyAgent.update_step
-        ):
+        has_learn = type(self).learn is not OffPolicyAgent.learn
+        if compile and has_learn and type(self).update_step is OffPolicyAgent.update_step:
             raise ValueError(
                 f"compile is True, but {type(self).__name__} defines learn(batch) and not update_step(batch, step)"
             )
@@ -482,6 +479,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     trailed = property(trailed)
     settle = settle
+    save = save
     diagnose = diagnose
 
     # Actors in other processes

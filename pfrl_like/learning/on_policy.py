@@ -34,7 +34,7 @@ from pfrl_like.learning.statistics import (
     restore_rollout,
     saved_rollout,
 )
-from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trailed
+from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
@@ -353,6 +353,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     trailed = property(trailed)
     settle = settle
+    save = save
     diagnose = diagnose
 
     def rollback(self, updates: int) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook
 from torch.optim import Optimizer
 
+from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -235,6 +237,22 @@ def settle(agent: Any) -> None:
             found.append(error)
     if found:
         raise found[0]
+
+
+def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
+    """Save into a directory, which at every instant holds the old save or the new one.
+
+    Beside the files that `load` reads it gets copies under PFRL's names (`model.pt`, ...).
+
+    Raises:
+        CheckpointError: If something cannot be saved or written; the old save stays.
+        NonFiniteError: If a parameter is NaN or infinite; likewise. Or, after it was saved, if a GPU has skipped
+            updates since it was asked last.
+    """
+    try:
+        agent.settle()
+    finally:
+        AttributeSavingMixin.save(agent, dirname)
 
 
 def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import inspect
 import logging
 import math
 import numbers
@@ -9,9 +10,11 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.random_streams.streams import isolated_rng
@@ -309,6 +312,51 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
     raise AssertionError(f"a batch with {name} of NaN was learnt from, expected a NonFiniteError")
 
 
+def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
+    """An action mask is kept to, in training and in evaluation."""
+    n_actions = getattr(trial.env.action_space, "n", 0)
+    if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
+        return
+    for training in (True, False):
+        agent = trial.trained_again()
+        with contextlib.nullcontext() if training else agent.eval_mode(), isolated_rng(trial.env):
+            for action in range(n_actions):
+                came = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
+                require(came == action, f"the agent chose action {came}, though its mask allows {action} alone")
+
+
+def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
+    """What Q-functions say of actions that the masks of a batch forbid leaves its TD errors alone."""
+    n_actions = getattr(trial.env.action_space, "n", 0)
+    if not trial.learns_from_batches or n_actions < 2:
+        return
+    batch = trial.batch_of(trial.trained)
+    mask = torch.ones(len(batch.reward), n_actions, dtype=torch.bool, device=batch.reward.device)
+    mask[:, -1] = False
+    batch = batch.replace(action=torch.zeros_like(batch.action), action_mask=mask, next_action_mask=mask)
+    errors: list[Tensor] = []
+    for value in (-100.0, 100.0):
+
+        def change(module: nn.Module, inputs: Any, output: Any) -> Any:
+            if type(output) is not DiscreteActionValue:
+                return output
+            rest = output.q_values[:, :-1]
+            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this round
+            return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
+
+        agent = trial.trained_again()
+        with contextlib.ExitStack() as stack:
+            for part in vars(agent).values():
+                if isinstance(part, nn.Module):
+                    stack.callback(part.register_forward_hook(change).remove)
+            set_random_seed(trial.seed)
+            errors.append(agent.update(batch)[0])
+    require(
+        torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6),
+        "TD errors depend on the value of an action that the masks of the batch forbid",
+    )
+
+
 CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_unknown_keywords_are_refused,
     check_it_learns,
@@ -323,7 +371,9 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_only_termination_stops_bootstrapping,
     check_what_is_learnt_from_is_what_happened,
     check_a_stopped_run_goes_on,
+    check_forbidden_actions_are_not_chosen,
     # From here on the trained agent goes on learning.
+    check_forbidden_actions_count_for_nothing,
     check_the_discount_decides_about_bootstrapping,
     check_importance_weights_count,
     check_update_learns_and_tells,
