@@ -16,6 +16,7 @@ from pfrl_like.agents.dpp import DPP
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.agents.fqf import FQF
 from pfrl_like.agents.iqn import IQN
+from pfrl_like.agents.munchausen_dqn import MunchausenDQN
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.agents.offline.awac import AWAC, CRR
 from pfrl_like.agents.offline.awr import AWR, DiscreteAWR
@@ -83,6 +84,7 @@ __all__ = [
     "OffPolicyActorCritic",
     "OffPolicyAgent",
     "OnPolicyAgent",
+    "MunchausenDQN",
     "PAL",
     "PPO",
     "QRDQN",

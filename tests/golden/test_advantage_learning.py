@@ -139,6 +139,19 @@ def test_dppl_takes_the_log_of_the_sum_for_the_value() -> None:
     close(targets(DPPL, MASKED, eta=math.log(2)), [10.0, 17 - value[4], expected[2]])
 
 
+def test_munchausen_pays_for_being_sure() -> None:
+    # With tau = 1 / log 2 the policy of the target network has log pi(1|s) * tau = -s - log2(1 + 2**-s), of which half
+    # is paid, at least -3 / 2, and the soft value is 4 s + log2(1 + 2**-s).
+    soft = {s: 4 * s + math.log2(1 + 2**-s) for s in (2, 6)}
+    bonus = {s: 0.5 * max(-s - math.log2(1 + 2**-s), -3.0) for s in (2, 3, 4)}
+    options = {"alpha": 0.5, "entropy_temperature": 1 / math.log(2), "log_policy_min": -3.0}
+    assert bonus[3] == bonus[4] == -1.5 != bonus[2]
+    expected = [1 + bonus[2] + 0.5 * soft[6], 3 + bonus[4] + 0.25 * soft[2], 5 + bonus[3]]
+    close(targets("MunchausenDQN", **options), expected)
+    # of what is allowed: action 1 alone in the first state, of which it is sure, and in the next one, whose value is 18
+    close(targets("MunchausenDQN", MASKED, **options)[:1], [1 + 0 + 0.5 * 18])
+
+
 def test_dpp_greedy_takes_the_largest_for_the_value() -> None:
     # 6 + 1 + 0.5 * 24 - 8,   12 + 3 + 0.25 * 8 - 16,   9 + 5 - 12
     close(targets(DPPGreedy), [11.0, 1.0, 2.0])

@@ -17,7 +17,7 @@ from pfrl_like.errors import ExportError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_positive
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -185,7 +185,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         episodic_update_len: Without effect; `context_size` counts.
         device: As in `DQN`.
         compile: Not supported: False.
-        unknown: Nothing; returns are not discounted, so that there is no `gamma`.
+        gamma: Not supported: returns are not discounted.
 
     Raises:
         ValueError: On values outside those named here, and as `BC`.
@@ -229,11 +229,10 @@ class DecisionTransformer(OffPolicyActorCritic):
         episodic_update_len: int | None = None,
         device: torch.device | str | None = None,
         compile: bool = False,
-        **unknown: Any,
+        gamma: None = None,
     ) -> None:
-        if "gamma" in unknown:
+        if gamma is not None:
             raise TypeError(f"{type(self).__name__} has no argument gamma: its returns are not discounted")
-        check_keywords(self, DecisionTransformer, unknown)
         if compile:
             raise ValueError("compile is True, which DecisionTransformer does not support: leave it out")
         self.target_return, self.return_scale = target_return, return_scale

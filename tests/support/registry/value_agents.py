@@ -125,6 +125,7 @@ ATOMS = {"q_function": ("distributional", "distributional dueling")}
 #: Small networks of drawn fractions say much the same of all observations, unless their parameters are large.
 FLAT: Table = {name: dataclasses.replace(OF_Q_FUNCTIONS[name], given=SPREAD) for name in ("phi", "batch_states")}
 UNCLIPPED: Table = {"clip_delta": no_effect(False)}
+MUNCHAUSEN: Table = {"entropy_temperature": Effect(2.0, "parameters"), "log_policy_min": Effect(-0.01, "parameters")}
 IMPLICIT: Any = {"fits": {"q_function": ("implicit", "proposed")}, "effects": {**UNCLIPPED, **FLAT}}
 
 ENTRIES = (
@@ -136,6 +137,7 @@ ENTRIES = (
     Entry(agents.PAL, FAMILY, PARTS, fits=ANY),
     Entry(agents.DoublePAL, FAMILY, PARTS, fits=ANY),
     Entry(agents.DPP, FAMILY, PARTS, fits=DISCRETE),
+    Entry(agents.MunchausenDQN, FAMILY, PARTS, fits=DISCRETE, effects=MUNCHAUSEN),
     Entry(DPPL, FAMILY),
     Entry(DPPGreedy, FAMILY),
     Entry(agents.QRDQN, FAMILY, PARTS, fits={"q_function": ("quantile",)}, effects=UNCLIPPED),
