@@ -239,6 +239,8 @@ class DQN(OffPolicyAgent):
         next_q = action_values(self.target_model, batch, next=True)
         action = None if self.next_action is None else self.next_action(self.model, batch)
         bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
+        if self.target is not None:
+            return self.target(action_values(self.target_model, batch), next_q, bootstrap, batch)
         return td_target(batch.reward, batch.discount, bootstrap)
 
     def update_from_episodes(self, episodes: Sequence[Any], errors_out: list[float] | None = None) -> None:

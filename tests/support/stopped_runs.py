@@ -1,6 +1,7 @@
 """Runs to be stopped and gone on with: every agent under every runner that goes on exactly, and what a run has left."""
 
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import random
@@ -127,6 +128,18 @@ def of_evaluation(plan: Plan) -> dict[str, Any]:
     return {"eval_n_steps": None, "eval_n_episodes": 2, "eval_interval": plan.sizes["eval_interval"]}
 
 
+@dataclasses.dataclass(frozen=True)
+class Maker:
+    """Makes an environment; it draws nothing, and what it needs to know is not looked through for streams."""
+
+    is_elsewhere = True
+    plan: Plan
+    seed: int
+
+    def __call__(self) -> Wander:
+        return self.plan.env(self.seed)
+
+
 def in_one(plan: Plan, agent: Any, **options: Any) -> Any:
     return experiments.train_agent_with_evaluation(agent, plan.env(), **options, **of_evaluation(plan))
 
@@ -134,9 +147,9 @@ def in_one(plan: Plan, agent: Any, **options: Any) -> Any:
 def in_several(
     make: Callable[[Sequence[Callable[[], Any]]], Any], plan: Plan, agent: Any, apart: bool = False, **options: Any
 ) -> Any:
-    env = make([functools.partial(plan.env, i) for i in range(plan.sizes["n_envs"])])
+    env = make([Maker(plan, i) for i in range(plan.sizes["n_envs"])])
     several = (in_turn, in_processes)[plan.number % 2]
-    own = several([functools.partial(plan.env, 10 + i) for i in range(2)]) if apart else None
+    own = several([Maker(plan, 10 + i) for i in range(2)]) if apart else None
     with contextlib.ExitStack() as stack:
         for each in (env, own) if apart else (env,):
             stack.callback(each.close)
