@@ -189,8 +189,13 @@ class AppendedFile:
 
     @property
     def size(self) -> int:
-        """Bytes that the file has."""
-        return os.fstat(self._file.fileno()).st_size
+        """Bytes that the file has.
+
+        Raises:
+            CheckpointError: If the system does not say.
+        """
+        with named_errors(self.path, "read"):
+            return os.fstat(self._file.fileno()).st_size
 
     def hold(self, piece: bytes | bytearray) -> None:
         """Keep a piece for the next time that something is written."""
