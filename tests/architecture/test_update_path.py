@@ -1,7 +1,7 @@
-"""How much of the package an update passes through, from the last step of an environment to the first optimiser step.
+"""How much of the package an update passes through, from an environment's last step to the first optimiser step.
 
-The parts are fixed: agents of usual networks on made-up observations, every check and cache already warm. A bound may be
-lowered; raising one needs a reason in the commit's message.
+The parts are fixed: agents of usual networks on made-up observations, every check and cache already warm. A bound may
+be lowered; raising one needs a reason in the commit's message.
 """
 
 import sys
@@ -57,13 +57,10 @@ def make_ppo() -> Any:
     return agents.PPO(model, adam(model), update_interval=16, minibatch_size=8, epochs=2)
 
 
-class FirstStep(Exception):
-    """Ends what is looked at."""
-
-
 def path_of_update(agent: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple[str, str]]:
     """How often each function of the package is called, by file and name, in an `observe` that learns."""
     rng = np.random.default_rng(0)
+    found: Counter[tuple[str, str]] = Counter()
     learnt = False
 
     def note(*args: Any, **kwargs: Any) -> Any:
@@ -71,22 +68,18 @@ def path_of_update(agent: Any, monkeypatch: pytest.MonkeyPatch) -> Counter[tuple
         learnt = True
         return original(*args, **kwargs)
 
+    def look(frame: Any, event: str, argument: Any) -> None:
+        name, function = frame.f_code.co_filename, frame.f_code.co_qualname
+        # Python 3.12 calls no function for most comprehensions, so that none are counted.
+        if event == "call" and not learnt and name.startswith(PACKAGE) and not function.endswith(">"):
+            found[name.removeprefix(PACKAGE), function] += 1
+
     original = torch.autograd.Variable._execution_engine.run_backward
     monkeypatch.setattr("pfrl_like.optimizers.gradient_step._run_backward", note)
-    found: Counter[tuple[str, str]] = Counter()
     for _ in range(100):
-        agent.act(rng.normal(size=OBS_SIZE).astype(np.float32))
-        last = found
-        found, learnt = Counter(), False
-
-        def look(frame: Any, event: str, argument: Any) -> None:
-            name = frame.f_code.co_filename
-            function = frame.f_code.co_qualname
-            # Python 3.12 calls no function for most comprehensions, so that none are counted.
-            if event == "call" and not learnt and name.startswith(PACKAGE) and not function.endswith(">"):
-                found[name.removeprefix(PACKAGE), function] += 1  # noqa: B023 - ends with this round
-
         obs = rng.normal(size=OBS_SIZE).astype(np.float32)
+        agent.act(obs)
+        last, found, learnt = found, Counter(), False
         sys.setprofile(look)
         try:
             agent.observe(obs, 1.0, False, False)
