@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
+from pfrl_like.distributions import masked
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
@@ -20,7 +21,7 @@ from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
-from pfrl_like.learning.model_outputs import allowed, check_outputs, wrong_value
+from pfrl_like.learning.model_outputs import check_outputs, wrong_value
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
@@ -38,7 +39,7 @@ from pfrl_like.learning.update_guard import UpdateGuard, diagnose, settle, trail
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import LARGEST_REWARD, ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.recurrent import one_step_forward
 
@@ -151,7 +152,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._features = obs
             distribution, value = self._said
             acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self.record_acting(allowed(distribution, action_mask), value, acting)
+            distribution = distribution if action_mask is None else masked(distribution, action_mask)
+            self.record_acting(distribution, value, acting)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -223,7 +225,16 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
             TypeError: In training, if a reward is no number; likewise.
         """
-        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        k = len(batch_obs)
+        if (
+            not k == len(batch_reward) == len(batch_done) == len(batch_reset)
+            or active is not None
+            or not self.training
+            or self.batch_last_obs is None
+            or len(self.batch_last_action) != k
+            or [r for r in batch_reward if type(r) is not float or not -LARGEST_REWARD <= r <= LARGEST_REWARD]
+        ):  # the usual step is spared the call
+            check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
         if self.training:
@@ -404,7 +415,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]
         distribution, value = output
-        return allowed(distribution, action_mask), value.squeeze(-1)
+        return distribution if action_mask is None else masked(distribution, action_mask), value.squeeze(-1)
 
 
 def check_numbers(**columns: Tensor) -> None:
