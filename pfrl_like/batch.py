@@ -170,8 +170,7 @@ class Batch:
         fields = {name: getattr(self, name) for name in Batch.__slots__}
         for name, value in fields.items():
             if value is not None and name not in keep:
-                mapped = value.map(function) if isinstance(value, Continuation) else map_nested(function, value)
-                fields[name] = mapped
+                fields[name] = value.map(function) if isinstance(value, Continuation) else map_nested(function, value)
         return Batch(**fields)
 
 

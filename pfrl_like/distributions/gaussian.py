@@ -137,8 +137,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the density at `value` [..., n], [...]."""
         volume = self._log_volume()
-        noise = (value - self.loc) / self.scale
-        return -0.5 * noise.square().sum(-1) - volume
+        return -0.5 * ((value - self.loc) / self.scale).square().sum(-1) - volume
 
     def entropy(self) -> Tensor:
         """Entropy in nats, [...]."""

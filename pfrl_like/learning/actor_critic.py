@@ -47,11 +47,8 @@ STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "av
 
 def critics_of(agent: Any, prefix: str = "") -> list[Any]:
     """The critics of an actor-critic in attributes of these prefixed names, of an ensemble its members."""
-    found: list[Any] = []
-    for name in agent.critic_arguments:
-        critic = getattr(agent, prefix + name)
-        found += critic.members if isinstance(critic, QFunctionEnsemble) else (critic,)
-    return found
+    parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
+    return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
 
 
 class OffPolicyActorCritic(OffPolicyAgent):
@@ -299,19 +296,14 @@ class OffPolicyActorCritic(OffPolicyAgent):
         following = iter(found)
         for optimizer, count in self._critics_of_optimizers.items():
             members = [each for _, each in zip(range(count), following, strict=False)]
-            if len(members) < count:
-                raise self._not_of_all(len(taken) + len(members))
-            step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
+            if len(members) == count:
+                step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
             taken += members
-        if rest := len(list(following)):
-            raise self._not_of_all(len(taken) + rest)
+        given = len(taken) + len(list(following))
+        if given != len(self.critic_names):
+            came = f"critic_losses of {type(self).__name__} gave {given} losses"
+            raise ValueError(f"{came}, expected one for each of {', '.join(self.critic_names)}")
         return taken
-
-    def _not_of_all(self, count: int) -> ValueError:
-        names = ", ".join(self.critic_names)
-        return ValueError(
-            f"critic_losses of {type(self).__name__} gave {count} losses, expected one for each of {names}"
-        )
 
     critics = property(critics_of, doc="The critics, of an ensemble its members.")
     target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Their targets.")

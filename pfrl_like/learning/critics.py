@@ -76,9 +76,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
         TypeError: If the critic gives something else.
         ValueError: If it gives another number of numbers than one for each row.
     """
-    obs = batch.next_obs if next else batch.obs
-    if next and batch.next_row is not None:
-        obs = next_obs_of(batch)
+    obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
     if batch.lengths is None or not is_recurrent(critic):
         output = fast_forward(critic, (obs, batch.action if action is None else action))
     elif action is None:

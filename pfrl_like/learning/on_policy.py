@@ -12,7 +12,6 @@ from torch import Tensor
 
 from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
-from pfrl_like.distributions import masked
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
@@ -21,7 +20,7 @@ from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_policy
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
-from pfrl_like.learning.model_outputs import check_outputs, wrong_value
+from pfrl_like.learning.model_outputs import allowed, check_outputs, wrong_value
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
@@ -152,8 +151,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._features = obs
             distribution, value = self._said
             acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            distribution = distribution if action_mask is None else masked(distribution, action_mask)
-            self.record_acting(distribution, value, acting)
+            self.record_acting(allowed(distribution, action_mask), value, acting)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -415,7 +413,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]
         distribution, value = output
-        return distribution if action_mask is None else masked(distribution, action_mask), value.squeeze(-1)
+        return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)
 
 
 def check_numbers(**columns: Tensor) -> None:
