@@ -167,12 +167,11 @@ class Batch:
         return self._map(lambda leaf: leaf[rows], keep=("continuation",)).replace(continuation=continuation)
 
     def _map(self, function: Callable[[Any], Any], keep: tuple[str, ...] = ("index", "lengths")) -> "Batch":
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return Batch(**{k: v if k in keep else _mapped(function, v) for k, v in fields.items()})
-
-
-def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
-    return value.map(function) if isinstance(value, Continuation) else map_nested(function, value)
+        fields = {name: getattr(self, name) for name in Batch.__slots__}
+        for name, value in fields.items():
+            if value is not None and name not in keep:
+                fields[name] = value.map(function) if isinstance(value, Continuation) else map_nested(function, value)
+        return Batch(**fields)
 
 
 def batch_of_states(obs: Any, action: Any = None) -> Batch:

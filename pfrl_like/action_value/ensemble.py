@@ -31,9 +31,9 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
     """
     if len(values) == 1:
         return values[0]
-    _check_one_form(values)
-    if type(values[0]) is DiscreteActionValue:
+    if {type(value) for value in values} == {DiscreteActionValue}:
         return DiscreteActionValue(torch.stack([value.q_values for value in values]).amin(0))
+    _check_one_form(values)
     means = [value.q_values.squeeze(1) if action is None else value.evaluate_actions(action) for value in values]
     return _of_critic(values, torch.stack(means).argmin(0))
 

@@ -71,7 +71,7 @@ class REDQ(SoftActorCritic):
 
     def bootstrap_critics(self) -> Sequence[Any]:
         """Some of the targets, drawn from PyTorch's global stream, or all."""
-        critics = self.target_critics
+        critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):
             return critics
         return [critics[i] for i in torch.randperm(len(critics))[: self.subset_size].tolist()]

@@ -16,7 +16,7 @@ from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
-from pfrl_like.learning.critics import Targets, distribution_of, least, mean_value, one_for_each_row, value_of
+from pfrl_like.learning.critics import Targets, distribution_of, least, mean_value, not_one_for_each_row, value_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
@@ -88,8 +88,11 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
         ValueError: If the log-probabilities have another shape.
     """
     distribution = distribution_of(policy, batch, next=next)
-    action, log_prob = rsample_with_log_prob(distribution)
-    return distribution, action, one_for_each_row(log_prob)
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # as the library's Gaussians, which are spared a call
+    action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
+    if log_prob.ndim != 1:
+        raise not_one_for_each_row(log_prob)
+    return distribution, action, log_prob
 
 
 def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
@@ -309,7 +312,7 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     def bootstrap_critics(self) -> Sequence[Any]:
         """The critics whose values of the next states make the targets."""
-        return self.target_critics
+        return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
         """Number of updates, and the multipliers."""

@@ -27,16 +27,13 @@ class Categorical(TorchCategorical):
         scores: The `logits` that it was made of, whereas those of torch, `logits`, are normalised.
     """
 
-    def __init__(self, logits: Tensor) -> None:
-        self._take(torch.log_softmax(logits, -1))
-        self.scores = logits
+    _event_shape = torch.Size()
+    _validate_args = False
 
-    def _take(self, log_probs: Tensor) -> None:
-        self.logits = self._param = self.scores = log_probs
-        self._num_events = log_probs.shape[-1]
-        self._batch_shape = log_probs.shape[:-1]
-        self._event_shape = torch.Size()
-        self._validate_args = False
+    def __init__(self, logits: Tensor) -> None:
+        self.logits = self._param = torch.log_softmax(logits, -1)
+        self.scores = logits
+        self._num_events, self._batch_shape = logits.shape[-1], logits.shape[:-1]
 
     @property
     def params(self) -> tuple[Tensor, ...]:
@@ -46,7 +43,8 @@ class Categorical(TorchCategorical):
     def with_params(self, logits: Tensor) -> "Categorical":
         """A distribution with other logarithms of probabilities, which are taken as they are."""
         other = object.__new__(Categorical)
-        other._take(logits)
+        other.logits = other._param = other.scores = logits
+        other._num_events, other._batch_shape = logits.shape[-1], logits.shape[:-1]
         return other
 
     def masked(self, action_mask: Any) -> "MaskedCategorical":
@@ -86,7 +84,8 @@ class Categorical(TorchCategorical):
 
     def entropy(self) -> Tensor:
         """Entropy in nats, [...]."""
-        entropy: Tensor = -torch.linalg.vecdot(self.probs, finite(self.logits))
+        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)  # as the function `finite` does
+        entropy: Tensor = -torch.linalg.vecdot(self.probs, finite)
         return entropy
 
 

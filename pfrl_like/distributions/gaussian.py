@@ -9,6 +9,7 @@ from torch.distributions import Distribution, Independent, Normal, constraints
 from torch.nn.functional import softplus
 
 D = TypeVar("D", bound=Distribution)
+_SCALAR = "loc is a scalar, expected a tensor [..., n]"
 
 
 class IndependentVector(Independent[D]):
@@ -29,15 +30,15 @@ class IndependentVector(Independent[D]):
     has_rsample = True
     has_enumerate_support = False
     reinterpreted_batch_ndims = 1
+    _validate_args = False
 
     def __init__(self, loc: Tensor) -> None:
         shape = loc.shape
         if not shape:
-            raise ValueError("loc is a scalar, expected a tensor [..., n]")
+            raise ValueError(_SCALAR)
         self.loc = loc
         self._batch_shape = shape[:-1]
         self._event_shape = shape[-1:]
-        self._validate_args = False
 
     @property
     def mean(self) -> Tensor:
@@ -81,9 +82,10 @@ class DiagonalGaussian(IndependentVector[Normal]):
             else:
                 both: tuple[Tensor, Tensor] = torch.broadcast_tensors(loc, scale)  # type: ignore[no-untyped-call]
                 loc, scale = both
-        super().__init__(loc)
-        self.scale = scale
-        self._log_scale = log_scale
+        if not loc.shape:
+            raise ValueError(_SCALAR)
+        self.loc, self.scale, self._log_scale = loc, scale, log_scale
+        self._batch_shape, self._event_shape = loc.shape[:-1], loc.shape[-1:]
 
     @property
     def base_dist(self) -> Normal:  # type: ignore[override]
@@ -121,17 +123,21 @@ class DiagonalGaussian(IndependentVector[Normal]):
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
         """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""
         noise = self._noise()
-        return torch.addcmul(self.loc, self.scale, noise), _log_prob(self._log_volume(), noise)
+        sample = torch.addcmul(self.loc, self.scale, noise)
+        log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # `_log_volume`, without calls
+        volume = log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
+        return sample, -0.5 * noise.square().sum(-1) - volume
 
     def log_prob_and_entropy(self, value: Tensor) -> tuple[Tensor, Tensor]:
         """What `log_prob` and `entropy` give, cheaper than one by one."""
         volume = self._log_volume()
         noise = (value - self.loc) / self.scale
-        return _log_prob(volume, noise), (volume + self._event_shape[0] / 2).expand(self._batch_shape)
+        return -0.5 * noise.square().sum(-1) - volume, (volume + self._event_shape[0] / 2).expand(self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Logarithm of the density at `value` [..., n], [...]."""
-        return _log_prob(self._log_volume(), (value - self.loc) / self.scale)
+        volume = self._log_volume()
+        return -0.5 * ((value - self.loc) / self.scale).square().sum(-1) - volume
 
     def entropy(self) -> Tensor:
         """Entropy in nats, [...]."""
@@ -151,10 +157,6 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return self.log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
 
 
-def _log_prob(volume: Tensor, noise: Tensor) -> Tensor:
-    return -0.5 * noise.square().sum(-1) - volume
-
-
 class SquashedGaussian(Distribution):
     """tanh of a Gaussian of vectors with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
@@ -171,12 +173,12 @@ class SquashedGaussian(Distribution):
     arg_constraints = {}  # noqa: RUF012 - as in torch
     support = constraints.independent(constraints.interval(-1.0, 1.0), 1)  # type: ignore[no-untyped-call]
     has_rsample = True
+    _validate_args = False
 
     def __init__(self, loc: Tensor, scale: Tensor | float, log_scale: Tensor | None = None) -> None:
         self.base_dist = DiagonalGaussian(loc, scale, log_scale)
         self._batch_shape = self.base_dist._batch_shape
         self._event_shape = self.base_dist._event_shape
-        self._validate_args = False
         self._drawn: tuple[Tensor, Tensor] | None = None
 
     @property

@@ -34,7 +34,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.optimizers.gradient_step import StepsOfUpdate
-from pfrl_like.q_functions.state_action_q_functions import members_by_name, members_of
+from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble, members_by_name, members_of
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.checks import check_counts, check_function
@@ -43,6 +43,12 @@ from pfrl_like.utils.env_values import space_kind
 
 #: Statistics of two critics, or of one, which has no second, in the order of `get_statistics`.
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
+
+
+def critics_of(agent: Any, prefix: str = "") -> list[Any]:
+    """The critics of an actor-critic in attributes of these prefixed names, of an ensemble its members."""
+    parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
+    return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
 
 
 class OffPolicyActorCritic(OffPolicyAgent):
@@ -183,8 +189,10 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """`critic_loss` of each critic, which is computed when it is asked for (see `step_critics`)."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
-            yield critic_loss(self.value_of(critic, batch), rows, next_value, reward, **self.loss_options)
+        every = self.rows_of_critics(batch) if self._bootstraps else [batch] * len(self.critic_names)
+        for critic, rows in zip(self.critics, every, strict=True):
+            value, elementwise, accumulator = self.value_of(critic, batch), self.elementwise, self.batch_accumulator
+            yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
     def rows_of_critics(self, batch: Batch) -> list[Batch]:
         """What each critic learns from: the batch, or of an ensemble that bootstraps random rows of it, by weight."""
@@ -207,7 +215,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
         if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        td_error, stats = self.run_update_step(batch, with_policy)
+        if self._compiled is None:  # the usual case of `run_update_step`, without the call
+            steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
+            td_error, stats = self.update_step(batch, steps, with_policy)
+            self.guard.restore_moments(steps.refused)
+        else:
+            td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
             self.policy_updates.count += 1
         moved = self.targets.moved
@@ -283,29 +296,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
         following = iter(found)
         for optimizer, count in self._critics_of_optimizers.items():
             members = [each for _, each in zip(range(count), following, strict=False)]
-            if len(members) < count:
-                raise self._not_of_all(len(taken) + len(members))
-            step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
+            if len(members) == count:
+                step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
             taken += members
-        if rest := len(list(following)):
-            raise self._not_of_all(len(taken) + rest)
+        given = len(taken) + len(list(following))
+        if given != len(self.critic_names):
+            came = f"critic_losses of {type(self).__name__} gave {given} losses"
+            raise ValueError(f"{came}, expected one for each of {', '.join(self.critic_names)}")
         return taken
 
-    def _not_of_all(self, count: int) -> ValueError:
-        names = ", ".join(self.critic_names)
-        return ValueError(
-            f"critic_losses of {type(self).__name__} gave {count} losses, expected one for each of {names}"
-        )
-
-    @property
-    def critics(self) -> list[Any]:
-        """The critics, of an ensemble its members."""
-        return [member for name in self.critic_arguments for member in members_of(getattr(self, name))]
-
-    @property
-    def target_critics(self) -> list[Any]:
-        """Their targets."""
-        return [member for name in self.critic_arguments for member in members_of(getattr(self, f"target_{name}"))]
+    critics = property(critics_of, doc="The critics, of an ensemble its members.")
+    target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Their targets.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
         """What each critic holds of observations and actions, features on the agent's device, [n_critics, N].

@@ -76,7 +76,7 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
         TypeError: If the critic gives something else.
         ValueError: If it gives another number of numbers than one for each row.
     """
-    obs = next_obs_of(batch) if next else batch.obs
+    obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
     if batch.lengths is None or not is_recurrent(critic):
         output = fast_forward(critic, (obs, batch.action if action is None else action))
     elif action is None:
@@ -86,7 +86,12 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
         if next and batch.next_row is not None:
             history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
         output = one_step_forward(critic, (obs, action), history)[0]
-    return _checked(output, len(batch.action if action is None else action))
+    n = len(batch.action if action is None else action)
+    if isinstance(output, Tensor) and output.shape in {(n, 1), (n,)}:
+        return DiscreteActionValue(output.reshape(-1, 1))
+    if not isinstance(output, DiscreteActionValue):
+        raise _not_for_each_row(output, n)
+    return output
 
 
 def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
@@ -145,21 +150,18 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
     own, given = distribution.event_shape, action.shape[1:]
     if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it without a word
         raise ValueError(f"policy gives actions of shape {tuple(own)}, but those of the batch have {tuple(given)}")
-    return one_for_each_row(distribution.log_prob(action))
-
-
-def one_for_each_row(log_prob: Tensor) -> Tensor:
-    """Log-probabilities, refused if they are not one number for each row.
-
-    Raises:
-        ValueError: If they are not.
-    """
+    log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
-        raise ValueError(
-            f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
-            "wrap it in torch.distributions.Independent"
-        )
+        raise not_one_for_each_row(log_prob)
     return log_prob
+
+
+def not_one_for_each_row(log_prob: Tensor) -> ValueError:
+    """The error of log-probabilities that are not one number for each row."""
+    return ValueError(
+        f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
+        "wrap it in torch.distributions.Independent"
+    )
 
 
 def next_obs_of(batch: Batch) -> Any:
@@ -243,14 +245,10 @@ def critic_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
-def _checked(output: Any, n: int) -> Any:
-    """What a critic gave for n rows, as an action value."""
+def _not_for_each_row(output: Any, n: int) -> Exception:
+    """The error of a critic that gives something else for n rows than a value of each."""
     if not isinstance(output, Tensor):
-        if not isinstance(output, DiscreteActionValue):
-            raise wrong_critic(type(output), DiscreteActionValue)
-        return output
-    if output.shape not in {(n, 1), (n,)}:
-        raise ValueError(
-            f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
-        )
-    return DiscreteActionValue(output.reshape(-1, 1))
+        return wrong_critic(type(output), DiscreteActionValue)
+    return ValueError(
+        f"a critic gives numbers of shape {tuple(output.shape)} for {n} rows, expected one for each, ({n}, 1)"
+    )

@@ -83,7 +83,7 @@ class LagrangeMultiplier:
 
     def __call__(self) -> Any:
         """The value as it is now: a number, or a scalar that takes no gradient."""
-        return self.initial if self.holder is None else self.holder().detach()
+        return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
 
     def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
         """Minimise `temperature_loss`, if it is learnt: it grows where quantity + target is positive.

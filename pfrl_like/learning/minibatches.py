@@ -42,27 +42,19 @@ def one_by_one(episodes: Episodes) -> Iterator[Batch]:
 def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
     """The minibatches of each epoch, of sequences if there are recurrent states.
 
+    Those of steps all have `size`, the last one's with those of the next shuffling. So over all epochs there are as
+    many minibatches as cover each step `epochs` times.
+
     Args:
         episodes: All steps.
         size: Steps of a minibatch.
-        epochs: How many.
+        epochs: How often each step comes, but for those that fill the very last minibatch of steps.
         max_len: Steps of the longest sequence; None for whole episodes.
     """
-    if episodes.states is None:
-        return shuffled_steps(episodes.steps, size, epochs)
-    return shuffled_sequences(episodes, size, epochs, max_len)
-
-
-def shuffled_steps(steps: Batch, size: int, epochs: int) -> Iterator[Iterator[Batch]]:
-    """The minibatches of each epoch; all have `size` steps, the last one's with those of the next shuffling.
-
-    So over all epochs there are as many minibatches as cover each step `epochs` times.
-
-    Args:
-        steps: All steps, which are no sequences.
-        size: Steps of a minibatch.
-        epochs: How often each step comes, but for those that fill the very last minibatch.
-    """
+    if episodes.states is not None:
+        yield from shuffled_sequences(episodes, size, epochs, max_len)
+        return
+    steps = episodes.steps
     n = len(steps)
     left = np.zeros(0, np.int64)
     for epoch in range(1, epochs + 1):

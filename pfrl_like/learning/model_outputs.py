@@ -114,8 +114,8 @@ def policy_of(policy: Any, batch: Batch) -> Any:
 
 def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
     """The distributions of actions and the values, [N], that a model gives for the rows of a minibatch."""
-    distribution, value = output_of(model, batch)
-    return allowed(distribution, batch.action_mask), value.squeeze(-1)
+    distribution, value = fast_forward(model, batch.obs) if batch.lengths is None else output_of(model, batch)
+    return distribution if batch.action_mask is None else masked(distribution, batch.action_mask), value.squeeze(-1)
 
 
 def allowed(distribution: Any, action_mask: Any) -> Any:

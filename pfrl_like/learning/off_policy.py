@@ -461,9 +461,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     get_statistics = replay_statistics
     clear_records = clear_records
 
-    def _counters(self) -> dict[str, Any]:
-        return {name: getattr(self, attribute) for name, attribute in self.saved_counters.items()}
-
     def count_step(self) -> None:
         """Count an environment step in training that somebody else, such as another process, has stored."""
         self.t += 1

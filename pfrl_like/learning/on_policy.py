@@ -38,7 +38,7 @@ from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle,
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import LARGEST_REWARD, ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.recurrent import one_step_forward
 
@@ -223,7 +223,16 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
             TypeError: In training, if a reward is no number; likewise.
         """
-        check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
+        k = len(batch_obs)
+        if (
+            not k == len(batch_reward) == len(batch_done) == len(batch_reset)
+            or active is not None
+            or not self.training
+            or self.batch_last_obs is None
+            or len(self.batch_last_action) != k
+            or [r for r in batch_reward if type(r) is not float or not -LARGEST_REWARD <= r <= LARGEST_REWARD]
+        ):  # the usual step is spared the call
+            check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
         if self.training:
@@ -405,7 +414,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             state = map_nested(lambda leaf: leaf.movedim(0, 1).contiguous(), states)
             output = one_step_forward(self.model, obs, state)[0]
         distribution, value = output
-        return allowed(distribution, action_mask), value.squeeze(-1)
+        return distribution if action_mask is None else allowed(distribution, action_mask), value.squeeze(-1)
 
 
 def check_numbers(**columns: Tensor) -> None:

@@ -50,20 +50,17 @@ class Episodes:
             last_value: Values of `last_obs`, [M].
         """
         following = torch.roll(value, -1)
-        following[self._ends.to(value.device)] = 0.0
+        following[torch.from_numpy(np.cumsum(self.lengths) - 1).to(value.device)] = 0.0
         following[self.last_rows] = last_value
         return following
 
     @property
     def continues(self) -> Tensor:
         """Whether the next row is the next step of the same episode, bool [N]."""
-        continues = torch.ones(len(self), dtype=torch.bool)
-        continues[self._ends] = False
-        return continues.to(self.steps.reward.device)
-
-    @property
-    def _ends(self) -> Tensor:
-        return torch.from_numpy(np.cumsum(self.lengths) - 1)
+        reward = self.steps.reward
+        continues = torch.ones(reward.shape, dtype=torch.bool)
+        continues[torch.from_numpy(np.cumsum(self.lengths) - 1)] = False
+        return continues.to(reward.device)
 
 
 class Rollout:
@@ -114,9 +111,14 @@ class Rollout:
         for name, values in columns.items():
             if name not in self._columns:
                 self._columns[name] = map_nested(self._new_column, values)
-            _check(name, self._columns[name], values)
+            column = self._columns[name]
+            if not isinstance(values, Tensor) or not isinstance(column, Tensor) or column.shape[1:] != values.shape[1:]:
+                _check(name, column, values)
         for name, values in columns.items():
-            _put(self._columns[name], start, stop, values)
+            if isinstance(values, Tensor):
+                self._columns[name][start:stop] = values
+            else:
+                _put(self._columns[name], start, stop, values)
         self._env[start:stop] = env_ids
         self._ended[start:stop] = ended
         self._n = stop
@@ -175,7 +177,10 @@ class Rollout:
         if not len(order):
             raise ValueError("no episode has come to its end, so that there is nothing to learn from")
         episodes = self._episodes(order, lengths, gamma, device)
-        self._keep(kept)
+        if len(kept):
+            self._keep(kept)
+        else:
+            self._n, self.n_ended, self._tails = 0, 0, []
         return episodes
 
     def _by_episode(self) -> tuple[Rows, Rows, Rows]:
@@ -324,8 +329,6 @@ def _put(column: Any, start: int, stop: int, values: Any) -> None:
 
 def _check(name: str, column: Any, values: Any) -> None:
     """Refuse values of another form than the column's."""
-    if isinstance(column, Tensor) and isinstance(values, Tensor) and column.shape[1:] == values.shape[1:]:
-        return
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
         map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once

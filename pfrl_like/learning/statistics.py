@@ -195,7 +195,7 @@ def waiting_for(agent: Any) -> str | None:
 
 def saved_progress(agent: Any) -> dict[str, Any]:
     """Counters, statistics, the explorer and recurrent states of an agent with a replay buffer."""
-    state: dict[str, Any] = agent._counters()
+    state: dict[str, Any] = {name: getattr(agent, attribute) for name, attribute in agent.saved_counters.items()}
     for attribute in agent._records.values():
         state[attribute] = plain_record(getattr(agent, attribute))
     explorer_state = agent.explorer.state_dict() if isinstance(agent.explorer, Explorer) else {}

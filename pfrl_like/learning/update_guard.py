@@ -165,7 +165,7 @@ class UpdateGuard:
         if self.moments is not None:
             self.moments.snapshot()
         if self._uses_rng:
-            self.stream = self._read_stream()
+            self.stream = _STATE() if self.device.type == "cpu" else self._read_stream()
 
     def after(self) -> None:
         """See whether the update that was just made has drawn; needs no call once no probes are left."""

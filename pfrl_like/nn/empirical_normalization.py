@@ -108,7 +108,8 @@ class EmpiricalNormalization(nn.Module):
         Raises:
             ValueError: If the values have another shape.
         """
-        if update and not (self._holds_still and _is_held(self._holds_still)):
+        still = self._holds_still
+        if update and not (still and (torch.compiler.is_compiling() or threading.get_ident() in still)):
             self.experience(x)
         else:
             self._check(x)
@@ -145,10 +146,6 @@ def holding_still(module: nn.Module) -> Iterator[nn.Module]:
             for part in parts:
                 at = part._holds_still.index(here)
                 part._holds_still = part._holds_still[:at] + part._holds_still[at + 1 :]
-
-
-def _is_held(threads: tuple[int, ...]) -> bool:
-    return torch.compiler.is_compiling() or threading.get_ident() in threads
 
 
 def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:

@@ -36,11 +36,11 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         Raises:
             ValueError: If the input is not packed, or the state belongs to another number of recurrent layers.
         """
-        return self._through(packed_input, recurrent_state, _call)
+        return self._through(packed_input, recurrent_state, lambda layer, *given: layer(*given))
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
         """The same without the states."""
-        return self._through(packed_input, recurrent_state, _call_for_output)[0]
+        return self._through(packed_input, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
 
     def _through(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
         info = get_packed_sequence_info(packed_input)
@@ -65,12 +65,3 @@ class RecurrentSequential(Recurrent, nn.Sequential):
     def recurrent_children(self) -> tuple[nn.Module, ...]:
         """The recurrent ones of the layers."""
         return tuple(layer for layer in self if is_recurrent(layer))
-
-
-def _call(layer: Any, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-    output, state = layer(packed_input, recurrent_state)
-    return output, state
-
-
-def _call_for_output(layer: Any, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-    return layer_outputs(layer, packed_input, recurrent_state), None

@@ -261,7 +261,8 @@ class _Trained:
             )
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
-        self._constants_of = _constants_getter(optimizer.param_groups[0])
+        # Takes the hyperparameters that are constants of a region out of a parameter group.
+        self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
         self._begun: set[Tensor] = set()  # parameters that have seen a step: an optimiser may keep no state at all
         self._seen: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.look()
@@ -322,11 +323,6 @@ class _Trained:
         """Where the state's tensors and the learning rates are found."""
         states = [self.optimizer.state[param] for param in self._params if param in self.optimizer.state]
         return [*states, dict(enumerate(self._lrs))]
-
-
-def _constants_getter(group: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """What takes the hyperparameters that are constants of a region out of a parameter group."""
-    return operator.itemgetter(*sorted(set(group) - {"params", "lr"}))
 
 
 def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:

@@ -123,7 +123,9 @@ class GradientStep:
         present = [grad for grad in grads if grad is not None]
         excess = 0.0
         if self.max_grad_norm is not None:
-            norm = self._norm(present)
+            parts = present if self._are_few else torch._foreach_norm(present)
+            flat = torch._utils._flatten_dense_tensors(parts)  # type: ignore[no-untyped-call]
+            norm = torch.linalg.vector_norm(flat).item()
             finite = math.isfinite(norm)
             excess = (norm + 1e-6) / self.max_grad_norm
         else:
@@ -186,12 +188,6 @@ class GradientStep:
             self._slow_step()
         self._calls += 1
 
-    def _norm(self, grads: list[Tensor]) -> float:
-        """L2 norm of all of them together."""
-        all_together = torch._utils._flatten_dense_tensors if self._are_few else _norms
-        norm: float = torch.linalg.vector_norm(all_together(grads)).item()
-        return norm
-
     def _slow_step(self) -> None:
         if self.copies is not None:
             for param, leaf in zip(self.params, self.leaves, strict=True):
@@ -251,10 +247,6 @@ class GradientStep:
                 start += count
 
         return all_groups
-
-
-def _norms(grads: list[Tensor]) -> Tensor:
-    return torch.stack(torch._foreach_norm(grads))
 
 
 def _refusal(loss: float) -> NonFiniteError:

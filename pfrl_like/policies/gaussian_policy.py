@@ -63,7 +63,9 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
         Raises:
             ValueError: If the input has an odd number of columns.
         """
-        mean, before = halves(mean_and_var)
+        if mean_and_var.shape[-1] % 2:
+            raise odd_number_of_columns(mean_and_var)
+        mean, before = mean_and_var.chunk(2, -1)
         return DiagonalGaussian(mean, root_of_variance(self.var_func(before)))
 
 
@@ -92,18 +94,11 @@ class GaussianHeadWithFixedCovariance(nn.Module):
         return DiagonalGaussian(mean, self.scale)
 
 
-def halves(parameters: Tensor) -> tuple[Tensor, Tensor]:
-    """The first and the second n of 2n columns.
-
-    Raises:
-        ValueError: If their number is odd.
-    """
-    if parameters.shape[-1] % 2:
-        raise ValueError(
-            f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
-        )
-    mean, spread = parameters.chunk(2, -1)
-    return mean, spread
+def odd_number_of_columns(parameters: Tensor) -> ValueError:
+    """The error of an input that has no two halves."""
+    return ValueError(
+        f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
+    )
 
 
 def root_of_variance(variance: Tensor) -> Tensor:
@@ -138,6 +133,8 @@ class SquashedGaussianHead(nn.Module):
         Raises:
             ValueError: If the input has an odd number of columns.
         """
-        loc, log_scale = halves(loc_and_log_scale)
+        if loc_and_log_scale.shape[-1] % 2:
+            raise odd_number_of_columns(loc_and_log_scale)
+        loc, log_scale = loc_and_log_scale.chunk(2, -1)
         log_scale = log_scale.clamp(self.min_log_scale, self.max_log_scale)
         return SquashedGaussian(loc, log_scale.exp(), log_scale)

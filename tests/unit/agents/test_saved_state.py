@@ -95,7 +95,8 @@ def test_a_directory_without_these_loads(tmp_path: Any) -> None:
     agent, other = make_noisy(seed=1), make_noisy(seed=2)
     agent.act(OBS[0])
     agent.observe(OBS[1], 0.0, False, False)
-    agent.saved_state = agent._counters  # type: ignore[method-assign]
+    counters = {name: getattr(agent, attribute) for name, attribute in agent.saved_counters.items()}
+    agent.saved_state = lambda: counters  # type: ignore[method-assign]
     by_directory(agent, other, tmp_path)
     assert (other.t, other.explorer.ou_state) == (1, None)
 

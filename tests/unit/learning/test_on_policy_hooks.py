@@ -1,6 +1,7 @@
 """Methods of PFRL's on-policy and asynchronous agents that a subclass overrides are called, or refused by name."""
 
 import copy
+import gc
 import logging
 import pickle
 import re
@@ -159,6 +160,7 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
 def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     base, calls = getattr(agents, hook.owner), list[Any]()
     grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
+    gc.collect()  # of other tests' classes, some of which were refused
     with monkeypatch.context() as patched:
         patched.setattr(base, hook.name, spy(calls, base, hook.name))
         assert hook.name in grandchild.overridden_hooks
