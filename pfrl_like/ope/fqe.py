@@ -36,7 +36,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.ope.episodes import first_of
-from pfrl_like.ope.fqe_fitting import FittingFQE, OnlineFQE
+from pfrl_like.ope.fqe_fitting import FittingFQE
 from pfrl_like.ope.fqe_saving import FQEConfig, SavedFQE, config_of, make_critics
 from pfrl_like.ope.policies import (
     ActingPolicy,
@@ -63,7 +63,7 @@ Array = NDArray[Any]
 _SAMPLES = 10
 
 
-class FQE(FittingFQE, OnlineFQE, SavedFQE):
+class FQE(FittingFQE, SavedFQE):
     """Fitted Q evaluation: how good a trained algorithm is, learnt from recorded data.
 
     Whether actions are discrete is known from an estimator, and from many agents; otherwise the data or the environment
@@ -86,6 +86,7 @@ class FQE(FittingFQE, OnlineFQE, SavedFQE):
 
     Attributes:
         discrete_action: Whether actions are discrete; None as long as that is not known.
+        eval_results_: Scores by name, one for each epoch.
 
     Raises:
         ValueError: On hyperparameters that cannot be, or a device that is not there.
@@ -96,6 +97,9 @@ class FQE(FittingFQE, OnlineFQE, SavedFQE):
     only: ClassVar[bool | None] = None
     #: Metrics of an update, as estimators have them.
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
+    state_names: ClassVar[tuple[str, ...]] = ()
+
+    eval_results_: dict[str, list[float]] = {}
 
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None

@@ -1,30 +1,20 @@
 """How fitted Q evaluation learns: in epochs from data, or from what the policy that it evaluates gathers meanwhile."""
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, UpdateSource, evaluated, shown
-from pfrl_like.algos.fitting.fitting import interval_of, logged_every, named_scorers
-from pfrl_like.algos.fitting.minibatches import drawn_data, is_first, together
-from pfrl_like.algos.fitting.online import CAPACITY, Collector, checked_buffer
+from pfrl_like.algos.fitting.epochs import OnlineUpdates, shown
+from pfrl_like.algos.fitting.fitting import Training, named_scorers
+from pfrl_like.algos.fitting.minibatches import drawn_data
+from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
-from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
 from pfrl_like.experiments.sources import SerialSource
-from pfrl_like.loggers import (
-    FileAdapterFactory,
-    LoggerAdapterFactory,
-    LoggingStrategy,
-)
-from pfrl_like.metrics import evaluate_on_environment
-from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.runs.loop import Callback, Clock, run
-from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingStrategy
+from pfrl_like.runs.loop import Clock, run
+from pfrl_like.utils.checks import check_counts
 
 #: Called with what is fitted and the data.
 Evaluator = Callable[[Any, Any], float]
@@ -33,8 +23,23 @@ StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 
 
+class PolicyCollector(Collector):
+    """Acts by the evaluated policy; arguments are those of `Collector`.
+
+    Attributes:
+        deterministic: Whether its own actions are the greedy ones, not samples, also without an explorer.
+    """
+
+    deterministic = False
+
+    def choose(self, obs: Any, action_mask: Any) -> Any:
+        """What the policy does, or the explorer, which is given greedy actions."""
+        greedy = self.deterministic or self.explorer is not None
+        return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
+
+
 class FittingFQE:
-    """The offline training of fitted Q evaluation."""
+    """The training of fitted Q evaluation: from data, and in environments."""
 
     def fit(
         self,
@@ -107,93 +112,21 @@ class FittingFQE:
         Yields:
             The number of the epoch, from 1 on, and its metrics.
         """
-        check_counts(
-            n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval,
-            logging_steps=logging_steps,
-        )  # fmt: skip
-        interval = interval_of(logging_strategy, logging_steps)
-        check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
-        scorers = _named(evaluators)
+        options = {name: value for name, value in locals().items() if name not in ("self", "dataset", "evaluators")}
+        training = self._training("", **options)
+        scorers = named_scorers(evaluators, "evaluators")
         data = dataset if hasattr(dataset, "sample_batch") else Selection(dataset)
         self.build_with_dataset(data)
         size = int(getattr(data, "n_steps", None) or len(data))
         drawn = drawn_data(data, min(self.batch_size, size), self.n_frames, self.observation_shape)
-        silent = enable_ddp and not is_first()
-        name = experiment_name or type(self).__name__
-        log = log_of(self, name, with_timestamp, logger_adapter, n_steps_per_epoch, silent)
+        epochs: Iterator[tuple[int, Metrics]] = training.epochs(drawn, scorers, dataset)
+        return epochs
 
-        def epochs() -> Iterator[tuple[int, Metrics]]:
-            with log, together(self.agent, enable_ddp):
-                log.params(self.params() | logged_convention(data))
-                for epoch, start in enumerate(range(0, n_steps, n_steps_per_epoch), 1):
-                    clock = Clock(min(start + n_steps_per_epoch, n_steps), start)
-                    source = UpdateSource(self, drawn, epoch)
-                    logs = [] if interval is None else [logged_every(interval, source, log)]
-                    with shown(clock, show_progress and not silent) as bar:
-                        run(source, clock, [*logs, called(callback, self, epoch), *bar])
-                    if epoch % save_interval == 0:  # before evaluators, which are functions of the user's
-                        log.save(self, epoch, clock.t)
-                    scores = evaluated(self, scorers, dataset)
-                    called(epoch_callback, self, epoch)(clock)
-                    metrics = source.metrics() | scores
-                    log.metrics(epoch, clock.t, metrics if interval is None else scores)
-                    yield epoch, metrics
-
-        return epochs()
-
-
-def _named(evaluators: Any) -> dict[str, Evaluator]:
-    """Evaluators by name."""
-    if not isinstance(evaluators, Mapping | Sequence | None):
-        raise TypeError(f"evaluators is {evaluators!r:.80}, expected functions by name, or a list of functions")
-    named: Mapping[Any, Any] = evaluators if isinstance(evaluators, Mapping) else dict(enumerate(evaluators or ()))
-    for name, evaluator in named.items():
-        check_function(**{f"evaluators[{name!r}]": evaluator})
-    return named_scorers(evaluators)
-
-
-def log_of(
-    fqe: Any, name: str, with_timestamp: bool, factory: LoggerAdapterFactory | None, n_steps: int, silent: bool = False
-) -> RunLog:
-    """The log of a fitting, which an adapter takes.
-
-    Args:
-        fqe: What is fitted.
-        name: Of the fitting.
-        with_timestamp: Whether the time is appended to it.
-        factory: Makes the adapter; None for a `FileAdapterFactory`.
-        n_steps: Steps of an epoch.
-        silent: Whether nothing is logged.
-    """
-    made = factory or FileAdapterFactory()
-    return RunLog(
-        name, save_metrics=not silent, with_timestamp=with_timestamp, verbose=False, tensorboard=False,
-        adapter=lambda name: made.create(fqe, name, n_steps),
-    )  # fmt: skip
-
-
-def called(callback: StepCallback | None, fqe: Any, epoch: int) -> Callback:
-    """Calls a callback of the user's, if there is one, with the time."""
-    return lambda clock: None if callback is None else callback(fqe, epoch, clock.t)
-
-
-class PolicyCollector(Collector):
-    """Acts by the evaluated policy; arguments are those of `Collector`.
-
-    Attributes:
-        deterministic: Whether its own actions are the greedy ones, not samples, also without an explorer.
-    """
-
-    deterministic = False
-
-    def choose(self, obs: Any, action_mask: Any) -> Any:
-        """What the policy does, or the explorer, which is given greedy actions."""
-        greedy = self.deterministic or self.explorer is not None
-        return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
-
-
-class OnlineFQE:
-    """The data that fitted Q evaluation gathers in environments."""
+    def _training(self, suffix: str, experiment_name: str | None, logger_adapter: Any, **options: Any) -> Training:
+        """How it is trained; epochs are counted from 1 on, and an adapter takes what is logged."""
+        check_counts(n_steps=options["n_steps"])
+        name, adapter = experiment_name or f"{type(self).__name__}{suffix}", logger_adapter or FileAdapterFactory()
+        return Training(self, name, **options, logger_adapter=adapter, verbose=False, tensorboard=False, first=1)
 
     def collect(
         self: Any,
@@ -224,7 +157,7 @@ class OnlineFQE:
         """
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, 1)
+        buffer = checked_buffer(buffer, 1)
         collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space)
         collector.deterministic = deterministic
         clock = Clock(n_steps)
@@ -284,78 +217,20 @@ class OnlineFQE:
             TypeError: As of `collect`.
             NonFiniteError: If a loss is NaN or infinite.
         """
-        check_counts(
-            n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch, update_interval=update_interval, n_updates=n_updates,
-            save_interval=save_interval, logging_steps=logging_steps,
-        )  # fmt: skip
-        interval = interval_of(logging_strategy, logging_steps)
+        check_counts(update_interval=update_interval, n_updates=n_updates)
         check_counts(least=0, update_start_step=update_start_step, random_steps=random_steps)
-        check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
+        training = self._training(
+            "_online", experiment_name, logger_adapter, n_steps=n_steps, n_steps_per_epoch=n_steps_per_epoch,
+            save_interval=save_interval, with_timestamp=with_timestamp, logging_steps=logging_steps,
+            logging_strategy=logging_strategy, show_progress=show_progress, callback=callback,
+        )  # fmt: skip
         self.build_with_env(env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, self.batch_size)
-        check_single_rewards(self.scalers["reward_scaler"], buffer)
+        buffer = checked_buffer(buffer, self.batch_size)
+        check_single_rewards(self.reward_scaler, buffer)
         data = drawn_data(buffer, self.batch_size, self.n_frames, self.observation_shape)
-        scorers = {} if eval_env is None else {"evaluation": evaluate_on_environment(eval_env, epsilon=eval_epsilon)}
-        collector = PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps)
-        source, clock = SerialSource(collector, env), Clock(n_steps)
-        name = experiment_name or f"{type(self).__name__}_online"
-        log = log_of(self, name, with_timestamp, logger_adapter, n_steps_per_epoch)
-        with log, shown(clock, show_progress) as bar:
-            log.params(self.params())
-            updates = OnlineUpdates(self, data, update_interval, n_updates, update_start_step)
-            epochs = Epochs(self, log, updates, n_steps_per_epoch, interval, save_interval, scorers, callback)
-            run(source, clock, [updates, *bar, epochs])
-
-
-@dataclasses.dataclass(eq=False)
-class Epochs:
-    """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
-
-    Args:
-        fqe: What is fitted.
-        log: Where metrics and models go.
-        updates: What learns on the way.
-        length: Steps of an epoch.
-        interval: Steps between logged losses; None for those of whole epochs, at their ends.
-        save_interval: Epochs between saved models.
-        scorers: Called with (fqe, None) at the end of an epoch, by name.
-        callback: Called with (fqe, epoch, steps so far); None for nothing.
-    """
-
-    fqe: Any
-    log: RunLog
-    updates: OnlineUpdates
-    length: int
-    interval: int | None
-    save_interval: int
-    scorers: Mapping[str, Evaluator]
-    callback: StepCallback | None
-
-    def __post_init__(self) -> None:
-        self._begin(1)
-
-    def __call__(self, clock: Clock) -> None:
-        """Log what is due, and end an epoch, if the clock says so."""
-        epoch, log, updates = self.epoch, self.log, self.updates
-        if self.interval is not None and clock.t % self.interval == 0:
-            log.metrics(epoch, clock.t, self._losses())
-        if clock.t % self.length and not clock.done:
-            return
-        if epoch % self.save_interval == 0:
-            log.save(self.fqe, epoch, clock.t)
-        losses = self._losses() if self.interval is None else {}
-        returns = {"rollout_return": float(np.mean(updates.returns))} if updates.returns else {}
-        log.metrics(epoch, clock.t, {**losses, **returns, **evaluated(self.fqe, self.scorers, None)})
-        called(self.callback, self.fqe, epoch)(clock)
-        self._begin(epoch + 1)
-
-    def _begin(self, epoch: int) -> None:
-        self.epoch, self._logged = epoch, 0  # updates of the epoch that have been logged
-        self.updates.begin_epoch(epoch)
-
-    def _losses(self) -> Metrics:
-        """Means over the updates of the epoch that have not been logged yet; nothing if there was none."""
-        source, logged = self.updates.source, self._logged
-        self._logged = len(source)
-        return source.metrics(len(source) - logged) if len(source) > logged else {}
+        source = SerialSource(
+            PolicyCollector(self, buffer, explorer, as_gymnasium(env).action_space, random_steps), env
+        )
+        updates = OnlineUpdates(self, data, update_interval, n_updates, update_start_step)
+        train_online(training, source, updates, eval_env, eval_epsilon)

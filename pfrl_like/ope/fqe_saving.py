@@ -226,6 +226,8 @@ class SavedFQE:
         attributes = {"critics": critics, "policy": policy}
         write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
 
+    _json_params = params
+
     #: As estimators call it; of such a file `load_model` takes the parameters alone.
     save_model = save
 

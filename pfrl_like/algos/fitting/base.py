@@ -400,7 +400,3 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns in the first one
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}
-
-    def _state_metrics(self) -> dict[str, float]:
-        """Metrics of an epoch that are no losses."""
-        return {name: float(getattr(self._agent, name)) for name in self.state_names}

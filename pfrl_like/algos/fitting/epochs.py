@@ -5,7 +5,7 @@ import inspect
 import logging
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Protocol, Self
 
@@ -133,6 +133,9 @@ def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]
 
 class Data(Protocol):
     """Where minibatches come from."""
+
+    def begin_epoch(self, algo: Any) -> None:
+        """Called before the first minibatch of an epoch."""
 
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch for an agent, on its device."""
@@ -314,17 +317,17 @@ class RunLog:
         if self._adapter is not None:
             self._adapter.write_params(params)
 
-    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float], unprinted: Collection[str] = ()) -> None:
-        """Write the metrics of an epoch, and print them but for those that are named `unprinted`."""
+    def metrics(self, epoch: int, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Print and write metrics; one that is None is not known now: in a table of all metrics it is NaN."""
+        known = {name: value for name, value in metrics.items() if value is not None}
         if self.verbose:
-            for name, value in metrics.items():
-                if name not in unprinted:
-                    print(f"epoch={epoch} step={step} {name}={value:.6f}")
+            for name, value in known.items():
+                print(f"epoch={epoch} step={step} {name}={value:.6f}")
         for logger in self._loggers:
-            logger.log(step, {"epoch": epoch, **metrics})
+            logger.log(step, {"epoch": epoch, **dict.fromkeys(metrics, float("nan")), **known})
         if self._adapter is not None:
             self._adapter.before_write_metric(epoch, step)
-            for name, value in metrics.items():
+            for name, value in known.items():
                 self._adapter.write_metric(epoch, step, name, value)
             self._adapter.after_write_metric(epoch, step)
 

@@ -1,5 +1,6 @@
 """How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
 
+import dataclasses
 import functools
 import inspect
 import logging
@@ -129,80 +130,25 @@ class Fitting:
         return self._epochs(**bound.arguments)
 
     def _epochs(
-        self: Any,
-        episodes: Any,
-        n_epochs: int,
-        n_steps: int | None,
-        n_steps_per_epoch: int,
-        eval_episodes: Any,
-        scorers: Any,
-        show_progress: bool,
-        save_interval: int,
-        callback: Any,
-        epoch_callback: Any,
-        experiment_name: str | None,
-        logging_strategy: LoggingStrategy,
-        logging_steps: int,
-        logger_adapter: Any,
-        enable_ddp: bool,
-        **log_options: Any,
+        self: Any, episodes: Any, n_epochs: int, eval_episodes: Any, scorers: Any, **options: Any
     ) -> Iterator[tuple[int, dict[str, float]]]:
-        check_counts(
-            n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, save_interval=save_interval,
-            logging_steps=logging_steps,
-        )  # fmt: skip
-        check_counts(optional=True, n_steps=n_steps)
-        interval = interval_of(logging_strategy, logging_steps)
-        check_function(optional=True, callback=callback, epoch_callback=epoch_callback)
+        check_counts(n_epochs=n_epochs)
+        options["experiment_name"] = options["experiment_name"] or type(self).__name__
+        training = Training(self, **options)
         check_dynamics(self)
         warn_of_hooks(self)
-        name = experiment_name or type(self).__name__
-        if log_options["save_metrics"] and logger_adapter is None:
-            check_folder(log_options["logdir"], name, log_options["with_timestamp"])
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
         if self.dynamics is None:
-            warn_of_few_transitions(len(data.selection), self.batch_size)
-        scorers = named_scorers(scorers)
-        if scorers:
+            warn_of_few_transitions(len(data.source), self.batch_size)
+        named = named_scorers(scorers)
+        if named:
             check_eval_episodes(self, eval_episodes)
-        self.eval_results_ = {name: list[float]() for name in scorers}
-        if enable_ddp and not is_first():
-            log_options |= {"save_metrics": False, "verbose": False}
-        if logger_adapter is not None:
-            per_epoch = len(data) if n_steps is None else n_steps_per_epoch
-            log_options["adapter"] = lambda name: logger_adapter.create(self, name, per_epoch)
-        with together(self.impl, enable_ddp), RunLog(name, **log_options) as log:
-            log.params(self._json_params() | logged_convention(data.selection))
-            epoch = step = 0
-            while epoch < n_epochs if n_steps is None else step < n_steps:
-                data.begin_epoch(self)
-                length = len(data) if n_steps is None else min(n_steps_per_epoch, n_steps - step)
-                source, clock = UpdateSource(self, data, epoch), Clock(step + length, step)
-                hooks: list[Callback] = []
-                if callback is not None:
-                    hooks.append(lambda clock: callback(self, epoch, clock.t))  # noqa: B023 - called in this round
-                if interval is not None:
-                    hooks.append(logged_every(interval, source, log, [*self.state_names, *scorers]))
-                with shown(clock, show_progress) as bar:
-                    run(source, clock, hooks + bar)
-                step = clock.t
-                if (epoch + 1) % save_interval == 0:  # before scorers, which are functions of the user's
-                    log.save(self, epoch, step)
-                scores = evaluated(self, scorers, eval_episodes)
-                for name, score in scores.items():
-                    self.eval_results_[name].append(score)
-                scores = self._state_metrics() | scores
-                metrics = source.metrics() | scores
-                log.metrics(epoch, step, metrics if interval is None else none_of(self.loss_names) | scores)
-                if epoch_callback is not None:
-                    epoch_callback(self, epoch, step)
-                yield epoch, metrics
-                epoch += 1
+        yield from training.epochs(data, named, eval_episodes, n_epochs)
 
     def _build_for(self: Any, data: TrainingData) -> None:
         """Build the agent, or refuse data that it is not built for."""
-        selection = data.selection
+        selection = data.source
         check_action_kind(self, selection.discrete_action)
         if self.impl is None:
             self.fit_scaler(selection.episodes)
@@ -215,9 +161,112 @@ class Fitting:
         self.retune()
 
 
-def interval_of(strategy: LoggingStrategy, steps: int) -> int | None:
-    """Steps between logged losses; None if they are logged at the end of every epoch."""
-    return steps if LoggingStrategy(strategy) is LoggingStrategy.STEPS else None
+@dataclasses.dataclass
+class Training:
+    """How an estimator, or what is fitted like one, is trained: its epochs, and what is logged.
+
+    Arguments that are not named here are those of `Fitting.fit`.
+
+    Args:
+        algo: What is fitted.
+        experiment_name: Name in the logs.
+        n_steps: Steps in all; None for passes over the data.
+        first: Number of the first epoch.
+
+    Attributes:
+        interval: Steps between logged losses; None if they are logged at the end of every epoch.
+        speaks: Whether this process prints and writes.
+
+    Raises:
+        ValueError: If a number cannot be, or the folder.
+        TypeError: If one is no integer, or a callback no function.
+    """
+
+    algo: Any
+    experiment_name: str
+    n_steps: int | None
+    n_steps_per_epoch: int
+    save_interval: int
+    show_progress: bool
+    callback: Callable[[Any, int, int], Any] | None
+    epoch_callback: Callable[[Any, int, int], Any] | None = None
+    logging_strategy: LoggingStrategy = LoggingStrategy.EPOCH
+    logging_steps: int = 500
+    logger_adapter: LoggerAdapterFactory | None = None
+    enable_ddp: bool = False
+    with_timestamp: bool = True
+    save_metrics: bool = True
+    logdir: str = "d3rlpy_logs"
+    verbose: bool = True
+    tensorboard: bool = True
+    first: int = 0
+
+    def __post_init__(self) -> None:
+        check_counts(
+            n_steps_per_epoch=self.n_steps_per_epoch, save_interval=self.save_interval, logging_steps=self.logging_steps
+        )
+        check_counts(optional=True, n_steps=self.n_steps)
+        check_function(optional=True, callback=self.callback, epoch_callback=self.epoch_callback)
+        by_steps = LoggingStrategy(self.logging_strategy) is LoggingStrategy.STEPS
+        self.interval = self.logging_steps if by_steps else None
+        self.speaks = not self.enable_ddp or is_first()
+        if self.save_metrics and self.logger_adapter is None:
+            check_folder(self.logdir, self.experiment_name, self.with_timestamp)
+
+    def log(self, n_steps_per_epoch: int) -> RunLog:
+        """The log of a training with so many steps an epoch."""
+        adapter = self.logger_adapter
+        return RunLog(
+            self.experiment_name, save_metrics=self.save_metrics and self.speaks, with_timestamp=self.with_timestamp,
+            logdir=self.logdir, verbose=self.verbose and self.speaks, tensorboard=self.tensorboard,
+            adapter=None if adapter is None else lambda name: adapter.create(self.algo, name, n_steps_per_epoch),
+        )  # fmt: skip
+
+    def called(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
+        """A callback of the user's, if there is one, as a callback of the loop."""
+        return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
+
+    def epochs(
+        self, data: Any, scorers: Mapping[str, Scorer], eval_episodes: Any, n_epochs: int = 0
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        """Learn from data.
+
+        Args:
+            data: Where minibatches come from.
+            scorers: Called after every epoch, by name.
+            eval_episodes: What they are called with.
+            n_epochs: Passes over the data, if `n_steps` is None.
+
+        Yields:
+            The number of the epoch and its metrics.
+        """
+        algo, epoch, step = self.algo, self.first, 0
+        algo.eval_results_ = {name: list[float]() for name in scorers}
+        per_epoch = len(data) if self.n_steps is None else self.n_steps_per_epoch
+        with together(algo.impl, self.enable_ddp), self.log(per_epoch) as log:
+            log.params(algo._json_params() | logged_convention(data.source))
+            while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
+                data.begin_epoch(algo)
+                length = len(data) if self.n_steps is None else min(per_epoch, self.n_steps - step)
+                source, clock = UpdateSource(algo, data, epoch), Clock(step + length, step)
+                hooks = self.called(self.callback, epoch)
+                if self.interval is not None:
+                    hooks.append(logged_every(self.interval, source, log, [*algo.state_names, *scorers]))
+                with shown(clock, self.show_progress and self.speaks) as bar:
+                    run(source, clock, hooks + bar)
+                step = clock.t
+                if (epoch - self.first + 1) % self.save_interval == 0:  # before scorers, functions of the user's
+                    log.save(algo, epoch, step)
+                scores = evaluated(algo, scorers, eval_episodes)
+                for name, score in scores.items():
+                    algo.eval_results_[name].append(score)
+                scores = state_metrics(algo) | scores
+                metrics = source.metrics() | scores
+                log.metrics(epoch, step, metrics if self.interval is None else none_of(algo.loss_names) | scores)
+                for call in self.called(self.epoch_callback, epoch):
+                    call(clock)
+                yield epoch, metrics
+                epoch += 1
 
 
 def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
@@ -230,9 +279,14 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
     return write
 
 
-def none_of(names: Iterable[str]) -> dict[str, float]:
-    """NaN for each metric that is not known now."""
-    return dict.fromkeys(names, float("nan"))
+def none_of(names: Iterable[str]) -> dict[str, float | None]:
+    """None for each metric that is not known now."""
+    return dict.fromkeys(names)
+
+
+def state_metrics(algo: Any) -> dict[str, float]:
+    """Metrics of an epoch that are no losses."""
+    return {name: float(getattr(algo.impl, name)) for name in algo.state_names}
 
 
 def check_dynamics(algo: Any) -> None:
@@ -264,22 +318,24 @@ def warn_of_few_transitions(n: int, batch_size: int) -> None:
         )
 
 
-def named_scorers(scorers: Any) -> dict[str, Scorer]:
+def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
     """Scorers by name; those of a list are called as the functions are, a second one of a name with its number.
+
+    Args:
+        scorers: The scorers, by name or in a list; None for none.
+        argument: What errors call them.
 
     Raises:
         TypeError: If one is no function, or they are no list.
     """
     if not isinstance(scorers, Iterable | None):
-        raise TypeError(f"scorers is {scorers!r:.80}, expected functions of (algo, episodes), by name or in a list")
-    if scorers is None or isinstance(scorers, Mapping):
-        named = dict(scorers or {})
-    else:
-        named = {}
-        for i, scorer in enumerate(scorers):
-            name = getattr(scorer, "__name__", "scorer")
-            named[f"{name}{i}" if name in named else name] = scorer
-    for name, scorer in named.items():
+        expected = "functions of (algo, episodes) by name, or a list of functions"
+        raise TypeError(f"{argument} is {scorers!r:.80}, expected {expected}")
+    given: Mapping[Any, Any] = scorers if isinstance(scorers, Mapping) else dict(enumerate(scorers or ()))
+    named: dict[str, Scorer] = {}
+    for key, scorer in given.items():
         if not callable(scorer):
-            raise TypeError(f"scorers[{name!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")
+            raise TypeError(f"{argument}[{key!r}] is {scorer!r:.80}, expected a function of (algo, episodes)")
+        name = key if given is scorers else getattr(scorer, "__name__", "scorer")
+        named[f"{name}{key}" if name in named else name] = scorer
     return named

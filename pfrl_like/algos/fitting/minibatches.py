@@ -59,7 +59,7 @@ class TrainingData:
     """
 
     def __init__(self, episodes: Any, batch_size: int, n_frames: int, told_next: bool = False) -> None:
-        self.selection = Selection(episodes, told_next)
+        self.source = Selection(episodes, told_next)
         self.batch_size, self.n_frames = batch_size, n_frames
         self._generated: Batch | None = None
         self._imagined: Sequence[Transition] = ()
@@ -72,13 +72,13 @@ class TrainingData:
 
     @property
     def _count(self) -> int:
-        return len(self.selection) + (0 if self._generated is None else len(self._generated))
+        return len(self.source) + (0 if self._generated is None else len(self._generated))
 
     def begin_epoch(self, algo: Any) -> None:
         """Begin a pass, with what the estimator's dynamics model generates now."""
         self._left = self._left[:0]
         if algo.dynamics is not None:
-            self._imagined = algo.dynamics.generate(algo, self.selection.transitions())
+            self._imagined = algo.dynamics.generate(algo, self.source.transitions())
             self._generated = batch_for(algo.impl, TransitionMiniBatch(self._imagined), algo.discrete_action)
 
     def next_batch(self, agent: Any) -> Batch:
@@ -87,16 +87,16 @@ class TrainingData:
             self._left = np.random.permutation(self._count)
         self._rows = rows = self._left[: self.batch_size]
         self._left = self._left[self.batch_size :]
-        recorded = rows[rows < len(self.selection)]
+        recorded = rows[rows < len(self.source)]
         options = {"n_frames": self.n_frames, **getattr(agent, "sampling", {})}
-        parts = [self.selection.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
+        parts = [self.source.batch(recorded, agent.gamma, agent.device, **options)] if len(recorded) else []
         if self._generated is not None and len(recorded) < len(rows):
-            parts.append(self._generated[rows[rows >= len(self.selection)] - len(self.selection)])
+            parts.append(self._generated[rows[rows >= len(self.source)] - len(self.source)])
         return concatenate_batches(parts)
 
     def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
         """The transitions of the last batch."""
-        n, recorded = len(self.selection), self.selection.transitions()
+        n, recorded = len(self.source), self.source.transitions()
         chosen = [recorded[row] if row < n else self._imagined[row - n] for row in self._rows.tolist()]
         convention = recorded[0].reward_convention
         return TransitionMiniBatch([each.in_convention(convention) for each in chosen], self.n_frames)
@@ -144,6 +144,9 @@ class DrawnData:
 
     def __init__(self, source: Any, batch_size: int, **options: Any) -> None:
         self.source, self.batch_size, self.options = source, batch_size, options
+
+    def begin_epoch(self, algo: Any) -> None:
+        """Nothing begins: draws do not depend on those before."""
 
     def next_batch(self, agent: Any) -> Batch:
         """A minibatch, drawn as the source draws."""

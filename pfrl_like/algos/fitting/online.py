@@ -1,14 +1,13 @@
 """How estimators learn in an environment: steps collected by one or by an agent, updates at the end of every epoch."""
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Self
 
 import numpy as np
 from gymnasium.spaces import Box
 
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
-from pfrl_like.algos.fitting.hyperparameters import check_folder
+from pfrl_like.algos.fitting.fitting import Training, none_of, state_metrics
 from pfrl_like.algos.fitting.minibatches import drawn_data
 from pfrl_like.algos.fitting.spaces import (
     check_scalers_taken,
@@ -27,7 +26,7 @@ from pfrl_like.metrics import evaluate_on_environment
 from pfrl_like.metrics.scorer import LastFrames
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
-from pfrl_like.utils.checks import check_counts, check_function
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, required_keyword, sample_allowed
 
 
@@ -125,10 +124,6 @@ class Collector:
         """Begin with a new episode."""
         self.buffer.stop_current_episode()
         self._begin()
-
-
-#: Capacity of the buffer that is made if none is given.
-CAPACITY = 1_000_000
 
 
 class AgentCollector(Collector):
@@ -260,99 +255,114 @@ class OnlineFitting:
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
         """
         check_counts(
-            n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, eval_interval=eval_interval,
-            save_interval=save_interval, update_interval=update_interval, n_updates=n_updates,
-        )  # fmt: skip
+            n_epochs=n_epochs, eval_interval=eval_interval, update_interval=update_interval, n_updates=n_updates
+        )
         check_counts(
             least=0, n_updates_per_epoch=n_updates_per_epoch, update_start_step=update_start_step,
             random_steps=random_steps,
         )  # fmt: skip
-        check_counts(optional=True, n_steps=n_steps)
-        check_function(optional=True, callback=callback)
         check_apart(env, eval_env)
-        name = experiment_name or f"{type(self).__name__}_online"
-        if save_metrics:
-            check_folder(logdir, name, with_timestamp)
         algo: Any = self
+        training = Training(
+            algo, experiment_name or f"{type(self).__name__}_online",
+            n_epochs * n_steps_per_epoch if n_steps is None else n_steps, n_steps_per_epoch, save_interval,
+            show_progress, callback, with_timestamp=with_timestamp, save_metrics=save_metrics, logdir=logdir,
+            verbose=verbose, tensorboard=tensorboard,
+        )  # fmt: skip
         warn_of_hooks(algo)
         build_for_env(algo, env)
-        buffer = ReplayBuffer(CAPACITY) if buffer is None else checked_buffer(buffer, algo.batch_size)
+        buffer = checked_buffer(buffer, algo.batch_size)
         check_single_rewards(algo.reward_scaler_, buffer)
         data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
-        algo.eval_results_ = {} if eval_env is None else {"evaluation": []}
-        evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
-        source = SerialSource(collector, env)
-        clock = Clock(n_epochs * n_steps_per_epoch if n_steps is None else n_steps)
-        log = RunLog(
-            name, save_metrics=save_metrics, with_timestamp=with_timestamp, logdir=logdir, verbose=verbose,
-            tensorboard=tensorboard,
-        )  # fmt: skip
-        with log, collector, shown(clock, show_progress) as bar:
-            log.params(algo._json_params())
-            schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
-            updates = OnlineUpdates(algo, data, *schedule, update_start_step)
-            epochs = OnlineEpochs(
-                algo, log, n_steps_per_epoch, updates, evaluate, eval_interval, save_interval, callback
-            )
-            run(source, clock, [updates, *bar, epochs])
+        schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
+        updates = OnlineUpdates(algo, data, *schedule, update_start_step)
+        with collector:
+            train_online(training, SerialSource(collector, env), updates, eval_env, eval_epsilon, eval_interval)
         return self
 
 
-@dataclasses.dataclass
-class OnlineEpochs:
-    """Callback of the training loop: what happens at the end of every epoch.
+def train_online(
+    training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
+) -> None:
+    """Let something learn while its data are collected.
 
     Args:
-        algo: The estimator.
+        training: How it is trained.
+        source: What acts in the environment.
+        updates: What learns meanwhile.
+        eval_env: Environment of evaluations; None for none.
+        eval_epsilon: Probability of a random action in them.
+        eval_interval: Epochs between them.
+    """
+    evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
+    training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
+    clock = Clock(training.n_steps)
+    with training.log(training.n_steps_per_epoch) as log, shown(clock, training.show_progress) as bar:
+        log.params(training.algo._json_params())
+        epochs = OnlineEpochs(training, log, updates, evaluate, eval_interval)
+        run(source, clock, [updates, *bar, epochs])
+
+
+class OnlineEpochs:
+    """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
+
+    Args:
+        training: How something is trained.
         log: Where metrics and models go.
-        length: Steps of an epoch.
         updates: What learns between the ends.
-        evaluate: Gives a score of the estimator; None for none.
+        evaluate: Gives a score of it; None for none.
         eval_interval: Epochs between scores.
-        save_interval: Epochs between saved models.
-        callback: Called with (estimator, epoch, steps so far); None for nothing.
-        epoch: The first one.
+
+    Attributes:
+        epoch: Number of the epoch.
     """
 
-    algo: Any
-    log: RunLog
-    length: int
-    updates: OnlineUpdates
-    evaluate: Callable[[Any], float] | None
-    eval_interval: int
-    save_interval: int
-    callback: Callable[[Any, int, int], Any] | None
-    epoch: int = 0
+    def __init__(
+        self,
+        training: Training,
+        log: RunLog,
+        updates: OnlineUpdates,
+        evaluate: Callable[[Any], float] | None,
+        eval_interval: int,
+    ) -> None:
+        self.training, self.log, self.updates = training, log, updates
+        self.evaluate, self.eval_interval = evaluate, eval_interval
+        self._begin(training.first)
 
-    def __post_init__(self) -> None:
-        self.updates.begin_epoch(0)
+    def _begin(self, epoch: int) -> None:
+        self.epoch, self._logged = epoch, 0  # updates of the epoch whose losses have been logged
+        self.updates.begin_epoch(epoch)
 
     def __call__(self, clock: Clock) -> None:
-        """End an epoch, if the clock says so."""
-        if clock.t % self.length and not clock.done:
+        """Log what is due, and end an epoch, if the clock says so."""
+        training, algo, returns = self.training, self.training.algo, self.updates.returns
+        if training.interval is not None and clock.t % training.interval == 0:
+            self.log.metrics(self.epoch, clock.t, self._losses())
+        if clock.t % training.n_steps_per_epoch and not clock.done:
             return
-        updates = self.updates
-        metrics = {**updates.source.metrics(), **self.algo._state_metrics()}
-        metrics["rollout_return"] = float(np.mean(updates.returns)) if updates.returns else float("nan")
-        if self.evaluate is not None:
-            metrics["evaluation"] = self._score()
-        self.log.metrics(self.epoch, clock.t, metrics, unprinted=() if len(updates.source) else self.algo.loss_names)
-        if (self.epoch + 1) % self.save_interval == 0:
-            self.log.save(self.algo, self.epoch, clock.t)
-        if self.callback is not None:
-            self.callback(self.algo, self.epoch, clock.t)
-        self.epoch += 1
-        updates.begin_epoch(self.epoch)
+        done = self.epoch - training.first
+        if (done + 1) % training.save_interval == 0:
+            self.log.save(algo, self.epoch, clock.t)
+        losses = self._losses() if training.interval is None else none_of(algo.loss_names)
+        metrics = {**losses, **state_metrics(algo), "rollout_return": float(np.mean(returns)) if returns else None}
+        metrics |= none_of(algo.eval_results_)
+        if self.evaluate is not None and not done % self.eval_interval:
+            metrics["evaluation"] = score = self.evaluate(algo)
+            algo.eval_results_["evaluation"].append(score)
+        self.log.metrics(self.epoch, clock.t, metrics)
+        for call in training.called(training.callback, self.epoch):
+            call(clock)
+        self._begin(self.epoch + 1)
 
-    def _score(self) -> float:
-        if self.epoch % self.eval_interval or self.evaluate is None:
-            return float("nan")
-        score = self.evaluate(self.algo)
-        self.algo.eval_results_["evaluation"].append(score)
-        return score
+    def _losses(self) -> Mapping[str, float | None]:
+        """Means over the updates of the epoch that have not been logged yet; not known if there was none."""
+        source, logged = self.updates.source, self._logged
+        self._logged = len(source)
+        new = self._logged - logged
+        return source.metrics(new) if new else none_of(self.training.algo.loss_names)
 
 
 def build_for_env(algo: Any, env: Any) -> None:
@@ -376,12 +386,14 @@ def build_for_env(algo: Any, env: Any) -> None:
 
 
 def checked_buffer(buffer: Any, batch_size: int) -> Any:
-    """A replay buffer, which can hold a minibatch.
+    """A replay buffer, which can hold a minibatch; None makes one of a million steps.
 
     Raises:
         TypeError: If it is none.
         ValueError: If it is too small.
     """
+    if buffer is None:
+        return ReplayBuffer(1_000_000)
     needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
     if not all(hasattr(buffer, name) for name in needed):
         raise TypeError(
