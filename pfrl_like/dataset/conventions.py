@@ -79,23 +79,25 @@ def table_from_arrays(
     last = terminal | timeout
     last[-1] = True
     ends = np.flatnonzero(last)
+    extended, lead, end_obs = terminal[ends], None, None
     if reward_convention == NEXT_ROW:
         if next_observations is not None:
             raise ValueError(f"next_observations: cannot be used with reward_convention={NEXT_ROW!r}")
-        lead = reward[np.concatenate([[0], ends[:-1] + 1])]
-        paid = np.append(reward[1:], 0.0)
-        none = np.zeros(len(ends), np.bool_)
-        return assembled(field, action, paid, terminal[ends], ends, none, lead=lead, log_prob=log_prob)
-    if next_observations is None:
-        return assembled(field, action, reward, terminal[ends], ends, terminal[ends], log_prob=log_prob)
-    following, n_following = field_of(next_observations, "next_observations")
-    if following.spec() != field.spec() or n_following != n:
-        raise ValueError("next_observations: expected the same length, shape and dtype as observations")
-    check_finite("next_observations", following, n)
-    _check_continuity(field, following, last)
-    whole, end_obs = _with_ends(observations, next_observations, ends)
-    extended = np.ones(len(ends), np.bool_)
-    return assembled(whole, action, reward, terminal[ends], ends, extended, end_obs=end_obs, log_prob=log_prob)
+        extended, lead = np.zeros(len(ends), np.bool_), reward[np.append(0, ends[:-1] + 1)]
+        reward = np.append(reward[1:], 0.0)
+    elif next_observations is not None:
+        following, n_following = field_of(next_observations, "next_observations")
+        if following.spec() != field.spec() or n_following != n:
+            raise ValueError("next_observations: expected the same length, shape and dtype as observations")
+        check_finite("next_observations", following, n)
+        _check_continuity(field, following, last)
+        if field.structure != 0:
+            raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
+        field, _ = field_of(np.concatenate([np.asarray(observations), np.asarray(next_observations)[ends]]))
+        extended, end_obs = np.ones(len(ends), np.bool_), n + np.arange(len(ends))
+    return assembled(
+        field, action, reward, terminal[ends], ends, extended, lead=lead, end_obs=end_obs, log_prob=log_prob
+    )
 
 
 def assembled(
@@ -127,38 +129,20 @@ def assembled(
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
-    shift = np.concatenate([[0], np.cumsum(extended)[:-1]])  # rows that are added before each episode
-    place = np.arange(n) + np.repeat(shift, rows_in)
-    added = (ends + shift + 1)[extended]
-    size = n + len(added)
+    added = ends[extended]  # after these rows one is inserted: that of the last observation
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
-        if not len(added):
-            return values
-        whole = np.zeros((size, *values.shape[1:]), values.dtype)
-        whole[place] = values
-        return whole
+        return np.insert(values, added + 1, 0, 0) if len(added) else values
 
-    made_up = np.zeros(len(ends), np.int64)
-    made_up[extended] |= NO_ACTION | (NO_OBS if end_obs is None else 0)
-    made_up |= NO_REWARD if lead is None else 0
-    whole_obs_row = spread(obs_row)
-    whole_obs_row[added] = obs_row[ends[extended]] if end_obs is None else end_obs
     lengths = rows_in + extended - 1
     last_rows = np.cumsum(lengths + 1) - 1
-    paid = spread(reward)
+    whole_obs_row, paid = spread(obs_row), spread(reward)
+    whole_obs_row[last_rows[extended]] = obs_row[added] if end_obs is None else end_obs
     paid[last_rows] = 0.0
+    made_up = np.where(extended, NO_ACTION | (NO_OBS if end_obs is None else 0), 0) | (NO_REWARD if lead is None else 0)
     lead = np.zeros(len(ends)) if lead is None else lead
     recorded = None if log_prob is None else spread(log_prob)
     return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up, recorded)
-
-
-def _with_ends(observations: Any, next_observations: Any, ends: Indices) -> tuple[Field, Indices]:
-    """Observations and, after them, those that episodes ended with; and where these are."""
-    if isinstance(observations, dict | tuple):
-        raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
-    whole = np.concatenate([np.asarray(observations), np.asarray(next_observations)[ends]])
-    return field_of(whole)[0], np.arange(len(ends)) + len(whole) - len(ends)
 
 
 def _check_continuity(obs: Field, following: Field, last: NDArray[np.bool_]) -> None:
@@ -238,12 +222,8 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
     flat = array.reshape(n) if array.size == n else array
     if flat.ndim != 1:
         raise ValueError(f"actions: got shape {array.shape}, expected ({n},) of discrete actions")
-    bad = (flat != np.floor(flat)) | (flat < 0) if flat.dtype.kind == "f" else flat < 0
-    if flat.dtype.kind == "f":
-        _refuse_non_finite("actions", flat)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"actions: got {flat[row]} in row {row}, expected whole numbers from 0 on")
+    _refuse_non_finite("actions", flat)
+    _refuse_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "whole numbers from 0 on")
     return flat.astype(np.int64)
 
 
@@ -267,9 +247,8 @@ def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.f
         NonFiniteError: On NaN or infinity.
     """
     array = numbers_of(name, values, n)
-    if discrete and (array > _ROUNDING).any():
-        row = int(np.argmax(array > _ROUNDING))
-        raise ValueError(f"{name}: got {array[row]} in row {row}, expected log-probabilities, which are at most 0")
+    if discrete:
+        _refuse_rows(name, array, array > _ROUNDING, "log-probabilities, which are at most 0")
     return array
 
 
@@ -280,11 +259,15 @@ def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
         ValueError: On another shape, or other numbers; the text names the row.
     """
     array = _flat(name, values, n)
-    bad = (array != 0) & (array != 1)
+    _refuse_rows(name, array, (array != 0) & (array != 1), "0 or 1")
+    return array.astype(np.bool_)
+
+
+def _refuse_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expected: str) -> None:
+    """Refuse bad rows, naming the first."""
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{name}: got {array[row]} in row {row}, expected 0 or 1")
-    return array.astype(np.bool_)
+        raise ValueError(f"{name}: got {array[row]} in row {row}, expected {expected}")
 
 
 def _flat(name: str, values: Any, n: int) -> NDArray[Any]:

@@ -112,14 +112,13 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def episodes(self) -> list[Episode]:
         """The episodes, which are views of the arrays."""
         if self._episodes is None:
-            self.build_episodes()
-        assert self._episodes is not None
+            size = self.get_action_size()
+            self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Make the episodes; `episodes` does it when it is first looked at."""
-        size = self.get_action_size()
-        self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
+        """Make the episodes, as `episodes` does when it is first looked at."""
+        _ = self.episodes
 
     # Arrays
 
@@ -300,8 +299,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             ValueError: If there are less than `n` transitions, or on another number out of range.
             TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
         """
-        options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
-        return self.batch(drawn(n, self.n_steps, rng), gamma, device, continuation=continuation, **options)
+        return self.batch(
+            drawn(n, self.n_steps, rng), gamma, device, num_steps=num_steps, n_frames=n_frames,
+            next_actions=next_actions, continuation=continuation,
+        )  # fmt: skip
 
     def batch(
         self,
@@ -326,19 +327,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
         stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
-        return _all_single(
-            columns.batch(
-                rows,
-                index,
-                None,
-                num_steps,
-                gamma,
-                device,
-                next_actions=next_actions,
-                continuation=continuation,
-                stacked=stacked,
-            )
-        )
+        batch = columns.batch(
+            rows, index, None, num_steps, gamma, device,
+            next_actions=next_actions, continuation=continuation, stacked=stacked,
+        )  # fmt: skip
+        return _all_single(batch)
 
     def sample_sequences(
         self,
@@ -374,19 +367,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         order = np.argsort(-lengths, kind="stable")
         time, sequence = packed(lengths[order])
         rows = first[order][sequence] + time
-        return _all_single(
-            table.columns.batch(
-                rows,
-                index[order],
-                None,
-                1,
-                gamma,
-                device,
-                lengths[order],
-                next_actions=next_actions,
-                continuation=continuation,
-            )
-        )
+        batch = table.columns.batch(
+            rows, index[order], None, 1, gamma, device, lengths[order],
+            next_actions=next_actions, continuation=continuation,
+        )  # fmt: skip
+        return _all_single(batch)
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.
@@ -424,10 +409,9 @@ def _is_no_bound(bound: Any, none: float) -> bool:
 
 
 def _all_single(batch: Batch) -> Batch:
+    def single(values: Any) -> Any:
+        return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
+
     names = ("obs", "next_obs", "action", "next_action")
-    batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
-    return batch.replace(continuation=batch.continuation and batch.continuation.map(_single))
-
-
-def _single(values: Any) -> Any:
-    return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
+    batch = batch.replace(**{name: single(getattr(batch, name)) for name in names})
+    return batch.replace(continuation=batch.continuation and batch.continuation.map(single))

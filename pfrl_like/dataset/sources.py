@@ -187,9 +187,8 @@ class DatasetSources:
         """
         discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
         table = table_from_arrays(
-            observations, actions, rewards, terminals, timeouts,
-            discrete_action=discrete, reward_convention=SAME_ROW, next_observations=next_observations,
-            log_probs=log_probs,
+            observations, actions, rewards, terminals, timeouts, discrete_action=discrete, reward_convention=SAME_ROW,
+            next_observations=next_observations, log_probs=log_probs,
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
@@ -235,10 +234,8 @@ class DatasetSources:
             TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
         optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-        table, discrete = table_from_frame(
-            frame, observations, actions, next_observations, reward, optional, reward_convention
-        )
-        return cls.of_table(table, discrete)
+        given = frame, observations, actions, next_observations, reward, optional, reward_convention
+        return cls.of_table(*table_from_frame(*given))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
         """A pandas frame with a row for each time step, which `from_dataframe` takes.

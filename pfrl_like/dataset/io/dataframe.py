@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import as_array
 from pfrl_like.dataset.conventions import actions_of, flags_of, table_from_arrays
-from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, conventions_told, flat_of, shown_as
+from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, flat_of, shown_as
 from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import MissingDependencyError, NonFiniteError
 
@@ -76,7 +76,7 @@ def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
     columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
     ends = arrays["episode_terminals"]
     frame = pandas.DataFrame(columns | {"episode": np.cumsum(ends) - ends})
-    frame.attrs.update(conventions_told(flat))
+    frame.attrs.update(flat.conventions())
     return frame
 
 

@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import (
-    CONVENTION,
-    FORMAT,
-    OPTIONAL,
-    REQUIRED,
-    SHOWN,
-    Flat,
-    conventions_told,
-    flat_from,
-    one_number_each,
-)
+from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
@@ -217,12 +207,12 @@ def write_hdf5(path: str, flat: Flat) -> None:
     with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
             write_nested(file, name, values)
-        for name, number in one_number_each(flat).items():
+        for name, number in flat.numbers().items():
             file[name] = number
         if flat.convention == SAME_ROW:
             file["version"] = "1.0"  # by which d3rlpy knows this convention
         file.attrs["format"] = FORMAT
-        file.attrs.update(conventions_told(flat))
+        file.attrs.update(flat.conventions())
 
 
 def write_nested(parent: Any, name: str, values: Any) -> None:
@@ -253,10 +243,10 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
     with opened(path, max_bytes) as file:
         if "num_episodes" in file:
             return _read_episodes(file)
-        arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
+        arrays = {name: file.read(name) for name in ARRAYS[1:] if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        told = [file.group.attrs.get(name) for name in (CONVENTION, SHOWN)]
+        told = [file.group.attrs.get(name) for name in CONVENTIONS]
         convention, shown = (None if value is None else str(value) for value in told)
         if convention is None and "version" in file:  # d3rlpy wrote a version from that convention on
             convention = SAME_ROW
