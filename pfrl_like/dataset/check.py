@@ -52,20 +52,12 @@ def _moments_of(values: NDArray[Any]) -> dict[str, Any]:
 
 def moments(parts: Callable[[], Iterator[NDArray[Any]]]) -> dict[str, Any]:
     """Mean, std, min and max along the first axis of arrays that come part by part, in two passes."""
-    total: Any = 0.0
-    count = 0
-    low: Any = None
-    high: Any = None
-    for part in parts():
-        total = total + part.sum(0, dtype=np.float64)
-        count += len(part)
-        low = part.min(0) if low is None else np.minimum(low, part.min(0))
-        high = part.max(0) if high is None else np.maximum(high, part.max(0))
-    mean = total / count
-    squares: Any = 0.0
-    for part in parts():
-        squares = squares + np.square(part - mean).sum(0)
-    return {"mean": mean, "std": np.sqrt(squares / count), "min": low, "max": high}
+    found = [(len(part), part.sum(0, dtype=np.float64), part.min(0), part.max(0)) for part in parts()]
+    counts, sums, lows, highs = zip(*found, strict=True)
+    count = sum(counts)
+    mean = sum(sums) / count
+    squares = sum(np.square(part - mean).sum(0) for part in parts())
+    return {"mean": mean, "std": np.sqrt(squares / count), "min": np.min(lows, 0), "max": np.max(highs, 0)}
 
 
 _NAMED = 5

@@ -56,7 +56,7 @@ def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]
         with archive.open(info) as member:
             if size_of_npy(io.BytesIO(member.read(1 << 16)), "biufU") != info.file_size:
                 raise ValueError(f"{info.filename} has not the size of its array")
-        with archive.open(info) as member:
+            member.seek(0)
             found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
     return found
 
