@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.conventions import check_convention, table_from_arrays
+from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table, part
 
 FORMAT = "pfrl_like dataset"
@@ -63,7 +63,6 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
         ValueError: On another convention, or one in which nothing is left.
     """
     convention = table.convention if convention is None else convention
-    check_convention(convention)
     shown = table.in_convention(convention)
     if not len(shown.rows):
         raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
@@ -109,7 +108,6 @@ def shown_as(table: Table, shown: str | None, convention: str) -> Table:
     """
     if shown is None:
         return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
-    check_convention(shown)
     return table.declared_as(shown)
 
 

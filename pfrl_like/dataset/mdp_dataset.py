@@ -237,7 +237,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             TypeError: If one of them is no number.
         """
         bounds: dict[str, Any] = {"low": (low, -math.inf), "high": (high, math.inf)}
-        check_numbers(**{name: bound for name, (bound, none) in bounds.items() if not _is_no_bound(bound, none)})
+        for name, (bound, none) in bounds.items():
+            if bound is not None and not (isinstance(bound, float) and bound == none):
+                check_numbers(**{name: bound})
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
         self._tables = [self.table.with_rewards_clipped(low, high)]
@@ -402,10 +404,6 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
     if not 0 < n <= held:
         raise not_held("n", n, held, "transitions", least=1)
     return sample_n_k(held, n, rng)
-
-
-def _is_no_bound(bound: Any, none: float) -> bool:
-    return bound is None or (isinstance(bound, float) and bound == none)
 
 
 def _all_single(batch: Batch) -> Batch:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, joined_frames, shared_field
-from pfrl_like.columns.leaves import ArrayLeaf, Rows, describe, first_seen
-from pfrl_like.columns.structure import map_structure, structure_of
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, joined_frames, shared_field
+from pfrl_like.columns.leaves import Rows, first_seen
+from pfrl_like.columns.structure import map_structure
 
 #: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
@@ -19,6 +19,19 @@ ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 #: Where the reward for an action stands in arrays: in the row after it, beside the observation that it led to, or in
 #: its own row.
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
+
+
+def check_convention(convention: str) -> None:
+    """Refuse what is no reward convention.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if convention not in (NEXT_ROW, SAME_ROW):
+        raise ValueError(
+            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
+            f"{SAME_ROW!r} (rewards[t] pays actions[t])"
+        )
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
@@ -153,7 +166,11 @@ class Table:
 
         `NEXT_ROW` has all of them. `SAME_ROW` lacks the last row of an episode that ended in a terminal state: there
         the last step is the last row.
+
+        Raises:
+            ValueError: On another convention.
         """
+        check_convention(convention)
         last = np.zeros(self.n_rows + 1, np.bool_)
         last[self.ends] = True
         terminal = np.zeros(self.n_rows + 1, np.bool_)
@@ -168,7 +185,12 @@ class Table:
         return shown
 
     def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
-        """The same, shown in a convention that was named, or assumed if `declared` is False."""
+        """The same, shown in a convention that was named, or assumed if `declared` is False.
+
+        Raises:
+            ValueError: On another convention.
+        """
+        check_convention(convention)
         return dataclasses.replace(self, convention=convention, declared=declared)
 
     @cached_property
@@ -328,29 +350,3 @@ def joined(tables: Sequence[Table]) -> Table:
 def _values(table: Table, rows: Indices) -> NDArray[Any]:
     plain = table.obs.leaves[0].data
     return plain if np.array_equal(rows, np.arange(len(plain))) else plain.take(rows, 0)
-
-
-def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
-    """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
-
-    Errors call them by `name`.
-
-    Raises:
-        ValueError: If something is no array of real numbers, or the arrays of a nest differ in length.
-    """
-    structure, leaves = structure_of(values)
-    arrays = [as_array(leaf) for leaf in leaves]
-    plain = [array for array in arrays if array is not None and array.ndim and array.dtype.kind != "c"]
-    if not arrays or len(plain) < len(arrays):
-        raise ValueError(f"{name}: got {describe(values)}, expected arrays of real numbers, shape [n, ...]")
-    if structure == 0:
-        return shared_field(plain[0]), len(plain[0])
-    if len({len(array) for array in plain}) != 1:
-        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
-    rows = Rows()
-    field = Field(rows, structure, [ArrayLeaf(rows, array.shape[1:], array.dtype, strict=True) for array in plain])
-    rows.reserve(len(plain[0]) - 1)
-    rows.free.clear()
-    for leaf, array in zip(field.leaves, plain, strict=True):
-        leaf.data[: len(array)] = array
-    return field, len(plain[0])

@@ -123,7 +123,11 @@ def _connection(url: str, part: Path) -> bool:
             raise http.client.HTTPException(f"asked for byte {start} on, got {answer.headers['Content-Range']}")
         if not resumes:
             _LOGGER.info("fetching %s", url)
-            _write_version(version, answer.headers)
+            # This tells the file's state from others; without it the file cannot be resumed.
+            version.unlink(missing_ok=True)
+            tags = (answer.headers["ETag"], answer.headers["Last-Modified"])
+            if strong := [tag for tag in tags if tag and not tag.startswith("W/")]:
+                version.write_text(strong[0])
         length = answer.headers["Content-Length"]
         with part.open("ab" if resumes else "wb") as file:
             while content := answer.read(_CHUNK):
@@ -131,15 +135,6 @@ def _connection(url: str, part: Path) -> bool:
             file.flush()
             os.fsync(file.fileno())
     return length is None or _size(part) == int(length) + (start if resumes else 0)
-
-
-def _write_version(version: Path, headers: Any) -> None:
-    """Keep what tells this state of a file from others; without that it cannot be resumed."""
-    strong = [tag for tag in (headers["ETag"], headers["Last-Modified"]) if tag and not tag.startswith("W/")]
-    if strong:
-        version.write_text(strong[0])
-    else:
-        version.unlink(missing_ok=True)
 
 
 def _range(headers: Any, group: int) -> int | None:

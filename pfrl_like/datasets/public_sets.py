@@ -314,12 +314,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
     with filelock.FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
             packed = downloaded(url, path.with_name(path.name + ".gz"), sha256)
-            try:
-                _unpack(packed, path, kind)
-            except CheckpointError:
-                packed.unlink()
-                raise
-            packed.unlink()
+            _unpack(packed, path, kind)
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -328,7 +323,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
 
 
 def _unpack(packed: Path, path: Path, kind: str) -> None:
-    """Write a compressed `.npy` file as a plain one, which is as long as its header says."""
+    """Write a compressed `.npy` file as a plain one, which is as long as its header says, and remove it."""
     try:
         with gzip.open(packed) as source, atomic_path(path) as temporary, open(temporary, "wb") as target:
             content = source.read(_CHUNK)
@@ -339,4 +334,6 @@ def _unpack(packed: Path, path: Path, kind: str) -> None:
             if written != expected:
                 raise ValueError(f"it holds {written} bytes or more, expected {expected}")
     except (OSError, EOFError, ValueError, zlib.error) as error:
+        packed.unlink()
         raise CheckpointError(path, f"could not be unpacked: {error}") from error
+    packed.unlink()

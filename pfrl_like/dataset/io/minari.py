@@ -14,10 +14,10 @@ from PIL import Image
 
 from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
-from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
+from pfrl_like.dataset.conventions import actions_of, assembled, field_of, flags_of, log_probs_of, numbers_of
 from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
 from pfrl_like.dataset.io.hdf5 import Members, concatenated, h5py_module, new_hdf5, opened, write_nested
-from pfrl_like.dataset.table import Table, field_of
+from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
@@ -88,7 +88,6 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
     told = [name for name in episodes[0] if all(name in episode for episode in episodes)]
     arrays = {name: concatenated([episode[name] for episode in episodes]) for name in told}
     obs, n_obs = field_of(arrays["observations"])
-    check_finite("observations", obs, n_obs)
     ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
     n = int(ends[-1]) + 1
     discrete = looks_discrete(np.asarray(arrays["actions"]))
@@ -107,12 +106,10 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Shape of the images that observations are, which Minari compresses unless it was told not to."""
     space = _space_of(meta, "observation_space")
-    try:
-        shape = tuple(int(size) for size in space.get("shape", ()))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
-    return shape if is_image and meta.get("jpeg_encoding", True) else None
+    shape: Any = space.get("shape")
+    known = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int for size in shape)
+    is_image = known and space.get("type") == "Box" and space.get("dtype") == "uint8"
+    return tuple(shape) if is_image and meta.get("jpeg_encoding", True) else None
 
 
 def _n_actions(meta: Mapping[str, Any]) -> int:
