@@ -1,7 +1,7 @@
 """What a dataset holds at a glance: mean, standard deviation and range, and what looks wrong."""
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,26 +46,18 @@ def chunks(table: Table, rows: Indices) -> Iterator[NDArray[Any]]:
 
 
 def _moments_of(values: NDArray[Any]) -> dict[str, Any]:
-    found = moments(lambda: iter([values]))
+    found = moments(lambda: [values])
     return {name: value if np.ndim(value) else float(value) for name, value in found.items()}
 
 
-def moments(parts: Callable[[], Iterator[NDArray[Any]]]) -> dict[str, Any]:
+def moments(parts: Callable[[], Iterable[NDArray[Any]]]) -> dict[str, Any]:
     """Mean, std, min and max along the first axis of arrays that come part by part, in two passes."""
-    total: Any = 0.0
-    count = 0
-    low: Any = None
-    high: Any = None
-    for part in parts():
-        total = total + part.sum(0, dtype=np.float64)
-        count += len(part)
-        low = part.min(0) if low is None else np.minimum(low, part.min(0))
-        high = part.max(0) if high is None else np.maximum(high, part.max(0))
-    mean = total / count
-    squares: Any = 0.0
-    for part in parts():
-        squares = squares + np.square(part - mean).sum(0)
-    return {"mean": mean, "std": np.sqrt(squares / count), "min": low, "max": high}
+    found = [(len(part), part.sum(0, dtype=np.float64), part.min(0), part.max(0)) for part in parts()]
+    counts, sums, lows, highs = zip(*found, strict=True)
+    count = sum(counts)
+    mean = sum(sums) / count
+    squares = sum(np.square(part - mean).sum(0) for part in parts())
+    return {"mean": mean, "std": np.sqrt(squares / count), "min": np.min(lows, 0), "max": np.max(highs, 0)}
 
 
 _NAMED = 5
@@ -100,20 +92,20 @@ class Finding(NamedTuple):
 
 def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
     """What looks wrong, kind by kind."""
-    found = []
+    found: list[Finding] = []
     actions = told_rows(table, NO_ACTION)
     for place, leaf, space in _parts(table.obs.structure, observation_space):
         found += _of_observations(table.of_leaf(leaf), place, space)
     own = table.action[actions - 1]
     if action_space is not None:
         outside = ~inside_of(action_space, own, "action_space")
-        found += [_rows("outside", "actions", "lie outside the space", table, actions[outside])]
-    found += [_constant(moments(lambda: iter([own])), "actions")]
-    found += [_listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))]
-    found += [_listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))]
+        found += _rows("outside", "actions", "lie outside the space", table, actions[outside])
+    found += _constant(moments(lambda: [own]), "actions")
+    found += _listed("empty", "episodes", "have no transition", np.flatnonzero(table.lengths == 0))
+    found += _listed("duplicate", "episodes", "repeat earlier ones", _duplicates(table))
     if table.declared is False:
         found += [Finding("convention", "rewards", _ASSUMED.format(table.convention), np.zeros(0, np.int64))]
-    return [finding for finding in found if finding is not None]
+    return found
 
 
 def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
@@ -128,9 +120,9 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
     kind, parts = ("dict", structure) if isinstance(structure, dict) else ("tuple", dict(enumerate(structure)))
     spaces = dict.fromkeys(parts)
     if space is not None:
-        nested = space_kind(space) == kind
-        spaces = dict(space.spaces if kind == "dict" else enumerate(space.spaces)) if nested else {}
-        if not nested or spaces.keys() != parts.keys():
+        nested = space.spaces if space_kind(space) == kind else {}
+        spaces = dict(nested if kind == "dict" else enumerate(nested))
+        if spaces.keys() != parts.keys():
             raise ValueError(
                 f"observation_space{place}: got {space}, expected a {kind.title()} of {[*parts]}, as observations are"
             )
@@ -138,7 +130,7 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
         yield from _parts(part, spaces[key], f"{place}[{key!r}]")
 
 
-def _of_observations(table: Table, place: str, space: Any) -> list[Finding | None]:
+def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
     """What looks wrong with observations, or with a part of nested ones."""
     where, name = f"observations{place}", f"observation_space{place}"
     if not table.is_array:
@@ -146,11 +138,14 @@ def _of_observations(table: Table, place: str, space: Any) -> list[Finding | Non
             return []
         raise ValueError(f"{name}: got {space}, but {where} are objects, which have no space that is known")
     rows = told_rows(table, NO_OBS)
-    found = [_rows("nan", where, "hold NaN or infinity", table, rows[_non_finite(table, rows)])]
-    found += [_constant(moments(lambda: chunks(table, rows)), where)]
+    found = []
+    if table.obs.leaves[0].dtype.kind == "f":
+        finite = [np.isfinite(part).reshape(len(part), -1).all(1) for part in chunks(table, rows)]
+        found += _rows("nan", where, "hold NaN or infinity", table, rows[~np.concatenate(finite)])
+    found += _constant(moments(lambda: chunks(table, rows)), where)
     if space is not None:
-        outside = ~np.concatenate([inside_of(space, part, name) for part in chunks(table, rows)])
-        found += [_rows("outside", where, "lie outside the space", table, rows[outside])]
+        inside = [inside_of(space, part, name) for part in chunks(table, rows)]
+        found += _rows("outside", where, "lie outside the space", table, rows[~np.concatenate(inside)])
     return found
 
 
@@ -172,13 +167,7 @@ def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
     return inside
 
 
-def _non_finite(table: Table, rows: Indices) -> NDArray[np.bool_]:
-    if table.obs.leaves[0].dtype.kind != "f":
-        return np.zeros(len(rows), np.bool_)
-    return np.concatenate([~np.isfinite(part).reshape(len(part), -1).all(1) for part in chunks(table, rows)])
-
-
-def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> Finding | None:
+def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> list[Finding]:
     steps = np.stack([table.episode[rows], table.position[rows]], axis=1)
     places = np.searchsorted(table.shown.rows, rows, side="right") - 1
     named = [
@@ -186,10 +175,10 @@ def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> Find
         for place, (i, t) in zip(places[:_NAMED].tolist(), steps[:_NAMED].tolist(), strict=True)
     ]
     found = _listed(kind, where, f"{what} in these rows of dataset.{where}", places, named)
-    return found and found._replace(steps=steps)
+    return [finding._replace(steps=steps) for finding in found]
 
 
-def _constant(found: dict[str, Any], where: str) -> Finding | None:
+def _constant(found: dict[str, Any], where: str) -> list[Finding]:
     low, high = np.atleast_1d(found["min"]), np.atleast_1d(found["max"])
     # Of images only as wholes: pixels at the border are constant in any good dataset.
     same = low == high if low.ndim == 1 else np.atleast_1d((low == high).all())
@@ -204,20 +193,18 @@ def _duplicates(table: Table) -> Indices:
     again = []
     for i, (start, length) in enumerate(zip(table.starts.tolist(), table.lengths.tolist(), strict=True)):
         rows = np.arange(start, start + length + 1)
-        digest = hashlib.blake2b(digest_size=16)
-        for part in tables:
-            digest.update(np.ascontiguousarray(part.observations(rows)).tobytes())
-        digest.update(table.action[rows - 1].tobytes() + table.reward[rows - 1].tobytes())
-        if length and digest.digest() in seen:
+        columns = [*(part.observations(rows) for part in tables), table.action[rows - 1], table.reward[rows - 1]]
+        digest = hashlib.blake2b(b"".join(column.tobytes() for column in columns), digest_size=16).digest()
+        if length and digest in seen:
             again.append(i)
-        seen.add(digest.digest())
+        seen.add(digest)
     return np.array(again, np.int64)
 
 
-def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> Finding | None:
-    """A finding whose message names the first few places, by themselves or as they are called; None without places."""
+def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> list[Finding]:
+    """A finding whose message names the first few places, by themselves or as they are called; none without places."""
     if not len(places):
-        return None
+        return []
     shown = ", ".join(named or map(str, places[:_NAMED].tolist()))
     more = f" and {len(places) - _NAMED} more" if len(places) > _NAMED else ""
-    return Finding(kind, where, f"{where} {what}: {shown}{more}", places)
+    return [Finding(kind, where, f"{where} {what}: {shown}{more}", places)]

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Field, Indices, as_array
-from pfrl_like.columns.leaves import describe
-from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, field_of
+from pfrl_like.columns import Field, Indices, as_array, shared_field
+from pfrl_like.columns.leaves import ArrayLeaf, Rows, describe
+from pfrl_like.columns.structure import structure_of
+from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, Table, check_convention
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.checks import warn_once
 
@@ -64,7 +65,6 @@ def table_from_arrays(
     """
     check_convention(reward_convention)
     field, n = field_of(observations)
-    check_finite("observations", field, n)
     action = actions_of(actions, n, discrete_action)
     reward = numbers_of("rewards", rewards, n)
     terminal = flags_of("terminals", terminals, n)
@@ -79,23 +79,25 @@ def table_from_arrays(
     last = terminal | timeout
     last[-1] = True
     ends = np.flatnonzero(last)
+    extended, lead, end_obs = terminal[ends], None, None
     if reward_convention == NEXT_ROW:
         if next_observations is not None:
             raise ValueError(f"next_observations: cannot be used with reward_convention={NEXT_ROW!r}")
-        lead = reward[np.concatenate([[0], ends[:-1] + 1])]
-        paid = np.append(reward[1:], 0.0)
-        none = np.zeros(len(ends), np.bool_)
-        return assembled(field, action, paid, terminal[ends], ends, none, lead=lead, log_prob=log_prob)
-    if next_observations is None:
-        return assembled(field, action, reward, terminal[ends], ends, terminal[ends], log_prob=log_prob)
-    following, n_following = field_of(next_observations, "next_observations")
-    if following.spec() != field.spec() or n_following != n:
-        raise ValueError("next_observations: expected the same length, shape and dtype as observations")
-    check_finite("next_observations", following, n)
-    _check_continuity(field, following, last)
-    whole, end_obs = _with_ends(observations, next_observations, ends)
-    extended = np.ones(len(ends), np.bool_)
-    return assembled(whole, action, reward, terminal[ends], ends, extended, end_obs=end_obs, log_prob=log_prob)
+        extended, lead = np.zeros(len(ends), np.bool_), reward[np.append(0, ends[:-1] + 1)]
+        reward = np.append(reward[1:], 0.0)
+    elif next_observations is not None:
+        following, n_following = field_of(next_observations, "next_observations")
+        if following.spec() != field.spec() or n_following != n:
+            raise ValueError("next_observations: expected the same length, shape and dtype as observations")
+        if field.structure != 0:
+            raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
+        before, after = field.leaves[0].data, following.leaves[0].data
+        _check_continuity(before, after, last)
+        field = shared_field(np.concatenate([before, after[ends]]))
+        extended, end_obs = np.ones(len(ends), np.bool_), n + np.arange(len(ends))
+    return assembled(
+        field, action, reward, terminal[ends], ends, extended, lead=lead, end_obs=end_obs, log_prob=log_prob
+    )
 
 
 def assembled(
@@ -127,65 +129,33 @@ def assembled(
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
-    shift = np.concatenate([[0], np.cumsum(extended)[:-1]])  # rows that are added before each episode
-    place = np.arange(n) + np.repeat(shift, rows_in)
-    added = (ends + shift + 1)[extended]
-    size = n + len(added)
+    added = ends[extended]  # after these rows one is inserted: that of the last observation
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
-        if not len(added):
-            return values
-        whole = np.zeros((size, *values.shape[1:]), values.dtype)
-        whole[place] = values
-        return whole
+        return np.insert(values, added + 1, 0, 0) if len(added) else values
 
-    made_up = np.zeros(len(ends), np.int64)
-    made_up[extended] |= NO_ACTION | (NO_OBS if end_obs is None else 0)
-    made_up |= NO_REWARD if lead is None else 0
-    whole_obs_row = spread(obs_row)
-    whole_obs_row[added] = obs_row[ends[extended]] if end_obs is None else end_obs
     lengths = rows_in + extended - 1
     last_rows = np.cumsum(lengths + 1) - 1
-    paid = spread(reward)
+    whole_obs_row, paid = spread(obs_row), spread(reward)
+    whole_obs_row[last_rows[extended]] = obs_row[added] if end_obs is None else end_obs
     paid[last_rows] = 0.0
+    made_up = np.where(extended, NO_ACTION | (NO_OBS if end_obs is None else 0), 0) | (NO_REWARD if lead is None else 0)
     lead = np.zeros(len(ends)) if lead is None else lead
     recorded = None if log_prob is None else spread(log_prob)
     return Table(obs, whole_obs_row, spread(action), paid, terminated, lengths, lead, made_up, recorded)
 
 
-def _with_ends(observations: Any, next_observations: Any, ends: Indices) -> tuple[Field, Indices]:
-    """Observations and, after them, those that episodes ended with; and where these are."""
-    if isinstance(observations, dict | tuple):
-        raise ValueError("next_observations: expected plain arrays; give nested observations episode by episode")
-    whole = np.concatenate([np.asarray(observations), np.asarray(next_observations)[ends]])
-    return field_of(whole)[0], np.arange(len(ends)) + len(whole) - len(ends)
-
-
-def _check_continuity(obs: Field, following: Field, last: NDArray[np.bool_]) -> None:
+def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[np.bool_]) -> None:
     """Refuse next observations that are not the observations of the next rows."""
-    for leaf, after in zip(obs.leaves, following.leaves, strict=True):
-        for start in range(0, len(last) - 1, step := _chunk(leaf.data)):
-            stop = min(start + step, len(last) - 1)
-            same = (leaf.data[start + 1 : stop + 1] == after.data[start:stop]).reshape(stop - start, -1).all(1)
-            if not (same | last[start:stop]).all():
-                row = start + int(np.argmin(same | last[start:stop]))
-                raise ValueError(
-                    f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
-                    f"set timeouts[{row}] where an episode was cut off"
-                )
-
-
-def check_convention(convention: str) -> None:
-    """Refuse what is no reward convention.
-
-    Raises:
-        ValueError: If it is none.
-    """
-    if convention not in (NEXT_ROW, SAME_ROW):
-        raise ValueError(
-            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
-            f"{SAME_ROW!r} (rewards[t] pays actions[t])"
-        )
+    for start in range(0, len(last) - 1, step := _chunk(obs)):
+        stop = min(start + step, len(last) - 1)
+        same = (obs[start + 1 : stop + 1] == following[start:stop]).reshape(stop - start, -1).all(1) | last[start:stop]
+        if not same.all():
+            row = start + int(np.argmin(same))
+            raise ValueError(
+                f"next_observations: row {row} differs from row {row + 1} of observations, in the same episode; "
+                f"set timeouts[{row}] where an episode was cut off"
+            )
 
 
 def in_named_convention(table: Table, named: str | None) -> Table:
@@ -235,15 +205,11 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
             raise ValueError(f"actions: got shape {array.shape}, expected ({n}, size of an action){hint}")
         _refuse_non_finite("actions", array)
         return array if array.dtype.kind == "f" else array.astype(np.float32)
-    flat = array.reshape(n) if array.size == n else array
-    if flat.ndim != 1:
+    if array.size != n:
         raise ValueError(f"actions: got shape {array.shape}, expected ({n},) of discrete actions")
-    bad = (flat != np.floor(flat)) | (flat < 0) if flat.dtype.kind == "f" else flat < 0
-    if flat.dtype.kind == "f":
-        _refuse_non_finite("actions", flat)
-    if bad.any():
-        row = int(np.argmax(bad))
-        raise ValueError(f"actions: got {flat[row]} in row {row}, expected whole numbers from 0 on")
+    flat = array.reshape(n)
+    _refuse_non_finite("actions", flat)
+    _refuse_rows("actions", flat, (flat < 0) | (flat % 1 != 0), "whole numbers from 0 on")
     return flat.astype(np.int64)
 
 
@@ -267,9 +233,8 @@ def log_probs_of(name: str, values: Any, n: int, discrete: bool) -> NDArray[np.f
         NonFiniteError: On NaN or infinity.
     """
     array = numbers_of(name, values, n)
-    if discrete and (array > _ROUNDING).any():
-        row = int(np.argmax(array > _ROUNDING))
-        raise ValueError(f"{name}: got {array[row]} in row {row}, expected log-probabilities, which are at most 0")
+    if discrete:
+        _refuse_rows(name, array, array > _ROUNDING, "log-probabilities, which are at most 0")
     return array
 
 
@@ -280,11 +245,15 @@ def flags_of(name: str, values: Any, n: int) -> NDArray[np.bool_]:
         ValueError: On another shape, or other numbers; the text names the row.
     """
     array = _flat(name, values, n)
-    bad = (array != 0) & (array != 1)
+    _refuse_rows(name, array, (array != 0) & (array != 1), "0 or 1")
+    return array.astype(np.bool_)
+
+
+def _refuse_rows(name: str, array: NDArray[Any], bad: NDArray[np.bool_], expected: str) -> None:
+    """Refuse bad rows, naming the first."""
     if bad.any():
         row = int(np.argmax(bad))
-        raise ValueError(f"{name}: got {array[row]} in row {row}, expected 0 or 1")
-    return array.astype(np.bool_)
+        raise ValueError(f"{name}: got {array[row]} in row {row}, expected {expected}")
 
 
 def _flat(name: str, values: Any, n: int) -> NDArray[Any]:
@@ -301,18 +270,37 @@ def _array(name: str, values: Any) -> NDArray[Any]:
     return array
 
 
-def check_finite(name: str, field: Field, n: int) -> None:
-    """Refuse no rows, and NaN or infinity in those in memory; files that are mapped are not read through.
+def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
+    """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
+
+    Errors call them by `name`. Files that are mapped are not read through for NaN and infinity.
 
     Raises:
-        ValueError: If there are no rows.
+        ValueError: If something is no array of real numbers, the arrays of a nest differ in length, or have no row.
         NonFiniteError: On NaN or infinity.
     """
+    structure, leaves = structure_of(values)
+    arrays = [as_array(leaf) for leaf in leaves]
+    plain = [array for array in arrays if array is not None and array.ndim and array.dtype.kind != "c"]
+    if not arrays or len(plain) < len(arrays):
+        raise ValueError(f"{name}: got {describe(values)}, expected arrays of real numbers, shape [n, ...]")
+    n = len(plain[0])
+    if any(len(array) != n for array in plain):
+        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
     if not n:
         raise ValueError(f"{name}: got an empty array, expected at least one row")
-    for leaf in field.leaves:
-        if not is_mapped(leaf.data):
-            _refuse_non_finite(name, leaf.data[:n])
+    for array in plain:
+        if not is_mapped(array):
+            _refuse_non_finite(name, array)
+    if structure == 0:
+        return shared_field(plain[0]), n
+    rows = Rows()
+    field = Field(rows, structure, [ArrayLeaf(rows, array.shape[1:], array.dtype, strict=True) for array in plain])
+    rows.reserve(n - 1)
+    rows.free.clear()
+    for leaf, array in zip(field.leaves, plain, strict=True):
+        leaf.data[:n] = array
+    return field, n
 
 
 def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:

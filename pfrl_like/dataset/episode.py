@@ -1,6 +1,7 @@
 """Episodes: lists of transitions; and several of them in one table."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,10 @@ class Episode(Sequence[Transition]):
         terminals: Flags [n], of which only the last may be set: the episode ended in a terminal state. None means that
             it did.
         log_probs: As of `MDPDataset`.
+
+    Attributes:
+        table: Where it lies.
+        number: Which of the table's episodes it is.
 
     Raises:
         ValueError: If the arrays do not fit each other or the shapes.
@@ -58,15 +63,13 @@ class Episode(Sequence[Transition]):
         largest = int(table.action.max()) + 1 if discrete else table.action.shape[1]
         if largest > action_size or (largest < action_size and not discrete):
             raise ValueError(f"actions: need an action_size of {largest}, got {action_size}")
-        self._table, self._number, self._action_size = table, 0, action_size
-        self._transitions: list[Transition] | None = None
+        self.table, self.number, self._action_size = table, 0, action_size
 
     @classmethod
     def of_table(cls, table: Table, number: int, action_size: int) -> Self:
         """One of a table's episodes."""
         episode = cls.__new__(cls)
-        episode._table, episode._number, episode._action_size = table, number, action_size
-        episode._transitions = None
+        episode.table, episode.number, episode._action_size = table, number, action_size
         return episode
 
     def __repr__(self) -> str:
@@ -74,35 +77,22 @@ class Episode(Sequence[Transition]):
         return f"{type(self).__name__}({len(self)} transitions, return {self.compute_return():g}, {ended})"
 
     @property
-    def table(self) -> Table:
-        """Where it lies."""
-        return self._table
-
-    @property
-    def number(self) -> int:
-        """Which of the table's episodes it is."""
-        return self._number
-
-    @property
     def steps(self) -> Indices:
         """The table's rows of its transitions."""
-        start = int(self._table.starts[self._number])
+        start = int(self.table.starts[self.number])
         return np.arange(start, start + len(self))
 
     def __len__(self) -> int:
-        return int(self._table.lengths[self._number])
+        return int(self.table.lengths[self.number])
 
     def __getitem__(self, index: Any) -> Any:
         return self.transitions[index]
 
-    def __iter__(self) -> Iterator[Transition]:
-        return iter(self.transitions)
-
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Episode) and self._table is other._table and self._number == other._number
+        return isinstance(other, Episode) and self.table is other.table and self.number == other.number
 
     def __hash__(self) -> int:
-        return hash((id(self._table), self._number))
+        return hash((id(self.table), self.number))
 
     def size(self) -> int:
         """Number of transitions."""
@@ -110,7 +100,7 @@ class Episode(Sequence[Transition]):
 
     def get_observation_shape(self) -> Any:
         """Shape of an observation."""
-        return self._table.obs_shape
+        return self.table.obs_shape
 
     def get_action_size(self) -> int:
         """Numbers of an action, or how many discrete ones there are."""
@@ -119,25 +109,24 @@ class Episode(Sequence[Transition]):
     @property
     def observations(self) -> Any:
         """Observations, [n, ...]."""
-        return self._table.observations(np.arange(self._own.start, self._own.stop) + 1)
+        return self.table.observations(np.arange(self._own.start, self._own.stop) + 1)
 
     @property
     def actions(self) -> NDArray[Any]:
         """Actions, [n, A], or [n] if discrete."""
-        return self._table.action[self._own]
+        return self.table.action[self._own]
 
     @property
     def rewards(self) -> NDArray[np.float64]:
         """Rewards, [n]; that for the action of row t stands in row t + 1, or with "same_row" in row t."""
-        rewards = self._table.current_reward[self._own]
+        rewards = self.table.current_reward[self._own]
         rewards.setflags(write=False)
         return rewards
 
     def told(self, column: str) -> Any:
         """All "observations", "actions" or "rewards" that somebody told, in either convention, without stand-ins."""
-        table, made_up = self._table, int(self._table.made_up[self._number])
-        rows = np.append(self.steps, table.ends[self._number])
-        rows = rows[:-1] if made_up & _NO_LAST.get(column, 0) else rows
+        table, made_up = self.table, int(self.table.made_up[self.number])
+        rows = self.steps if made_up & _NO_LAST.get(column, 0) else np.append(self.steps, table.ends[self.number])
         if column == "observations":
             return table.observations(rows)
         if column == "actions":
@@ -147,7 +136,7 @@ class Episode(Sequence[Transition]):
     @property
     def log_probs(self) -> NDArray[np.float64] | None:
         """Recorded log-probabilities (densities) of the actions, [n]; None if there are none."""
-        recorded = self._table.log_prob
+        recorded = self.table.log_prob
         return None if recorded is None else recorded[self._own]
 
     @property
@@ -160,29 +149,26 @@ class Episode(Sequence[Transition]):
     @property
     def terminated(self) -> bool:
         """Whether the last state is terminal; if not, the episode was cut off."""
-        return bool(self._table.terminated[self._number])
+        return bool(self.table.terminated[self.number])
 
-    @property
+    @cached_property
     def transitions(self) -> list[Transition]:
         """The transitions, made when they are first looked at; they are views of the arrays."""
-        if self._transitions is None:
-            self.build_transitions()
-        assert self._transitions is not None
-        return self._transitions
+        return [*Transitions(self.table, self.steps, self._action_size)]
 
     def build_transitions(self) -> None:
-        """Make the transitions; `transitions` does it when it is first looked at."""
-        self._transitions = list(Transitions(self._table, self.steps, self._action_size))
+        """Make the transitions, as `transitions` does when it is first looked at."""
+        _ = self.transitions
 
     def compute_return(self) -> float:
         """Sum of the rewards for its actions; the reward of the first row, which precedes any action, is left out."""
-        return float(self._table.reward[self._own].sum())
+        return float(self.table.reward[self._own].sum())
 
     @property
     def _own(self) -> slice:
         """Its part of the table's arrays, as far as it is shown."""
-        start = int(self._table.starts[self._number]) - 1
-        lacks_last = self._table.convention == SAME_ROW and self.terminated
+        start = int(self.table.starts[self.number]) - 1
+        lacks_last = self.table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
 
 

@@ -6,24 +6,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.conventions import check_convention, table_from_arrays
+from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table, part
 
 FORMAT = "pfrl_like dataset"
 
 
-#: The arrays that every file has.
+#: The arrays that every file has, and all that it may have.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
-
-
-#: Those that it may have.
-OPTIONAL = (
-    "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size", "log_probs",
+ARRAYS = (
+    *REQUIRED, "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size",
+    "log_probs",
 )  # fmt: skip
-
-
 #: Names by which files and frames tell the reward conventions of their arrays and of the dataset.
-CONVENTION, SHOWN = "reward_convention", "shown_convention"
+CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: More discrete actions than any network has.
 MOST_ACTIONS = 1 << 24
 
@@ -45,6 +41,16 @@ class Flat(NamedTuple):
     action_size: int = 0
     shown: str | None = None
 
+    def conventions(self) -> dict[str, Any]:
+        """The reward conventions that it tells, by name."""
+        return {CONVENTION: self.convention} | ({} if self.shown is None else {SHOWN: self.shown})
+
+    def numbers(self) -> dict[str, Any]:
+        """What a file says beside its arrays, as `flat_from` reads it."""
+        return {"discrete_action": bool(self.discrete)} | (
+            {"action_size": self.action_size} if self.action_size else {}
+        )
+
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
     """A table as arrays, in its own convention if that is None.
@@ -57,7 +63,6 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
         ValueError: On another convention, or one in which nothing is left.
     """
     convention = table.convention if convention is None else convention
-    check_convention(convention)
     shown = table.in_convention(convention)
     if not len(shown.rows):
         raise ValueError(f"reward_convention: {convention!r} has rows for transitions, but the dataset has none")
@@ -95,11 +100,6 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
     return Flat(arrays, convention, kind, int(size), shown)
 
 
-def conventions_told(flat: Flat) -> dict[str, Any]:
-    """What files and frames say of reward conventions, by name."""
-    return {CONVENTION: flat.convention} | ({} if flat.shown is None else {SHOWN: flat.shown})
-
-
 def shown_as(table: Table, shown: str | None, convention: str) -> Table:
     """A table that was read in one convention, shown in the one that its source says, else in the documented one.
 
@@ -108,13 +108,7 @@ def shown_as(table: Table, shown: str | None, convention: str) -> Table:
     """
     if shown is None:
         return table.declared_as(NEXT_ROW, True if convention == NEXT_ROW else None)
-    check_convention(shown)
     return table.declared_as(shown)
-
-
-def one_number_each(flat: Flat) -> dict[str, Any]:
-    """What a file says beside its arrays, as `flat_from` reads it."""
-    return {"discrete_action": bool(flat.discrete)} | ({"action_size": flat.action_size} if flat.action_size else {})
 
 
 def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool, int]:

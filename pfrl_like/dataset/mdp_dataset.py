@@ -112,14 +112,13 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def episodes(self) -> list[Episode]:
         """The episodes, which are views of the arrays."""
         if self._episodes is None:
-            self.build_episodes()
-        assert self._episodes is not None
+            size = self.get_action_size()
+            self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Make the episodes; `episodes` does it when it is first looked at."""
-        size = self.get_action_size()
-        self._episodes = [Episode.of_table(self.table, i, size) for i in range(len(self))]
+        """Make the episodes, as `episodes` does when it is first looked at."""
+        _ = self.episodes
 
     # Arrays
 
@@ -238,7 +237,9 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             TypeError: If one of them is no number.
         """
         bounds: dict[str, Any] = {"low": (low, -math.inf), "high": (high, math.inf)}
-        check_numbers(**{name: bound for name, (bound, none) in bounds.items() if not _is_no_bound(bound, none)})
+        for name, (bound, none) in bounds.items():
+            if bound is not None and not (isinstance(bound, float) and bound == none):
+                check_numbers(**{name: bound})
         if low is not None and high is not None and low > high:
             raise ValueError(f"low: got {low}, expected at most high={high}")
         self._tables = [self.table.with_rewards_clipped(low, high)]
@@ -300,8 +301,10 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             ValueError: If there are less than `n` transitions, or on another number out of range.
             TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
         """
-        options: dict[str, Any] = {"num_steps": num_steps, "n_frames": n_frames, "next_actions": next_actions}
-        return self.batch(drawn(n, self.n_steps, rng), gamma, device, continuation=continuation, **options)
+        return self.batch(
+            drawn(n, self.n_steps, rng), gamma, device, num_steps=num_steps, n_frames=n_frames,
+            next_actions=next_actions, continuation=continuation,
+        )  # fmt: skip
 
     def batch(
         self,
@@ -326,19 +329,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
         stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
-        return _all_single(
-            columns.batch(
-                rows,
-                index,
-                None,
-                num_steps,
-                gamma,
-                device,
-                next_actions=next_actions,
-                continuation=continuation,
-                stacked=stacked,
-            )
-        )
+        batch = columns.batch(
+            rows, index, None, num_steps, gamma, device,
+            next_actions=next_actions, continuation=continuation, stacked=stacked,
+        )  # fmt: skip
+        return _all_single(batch)
 
     def sample_sequences(
         self,
@@ -374,19 +369,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         order = np.argsort(-lengths, kind="stable")
         time, sequence = packed(lengths[order])
         rows = first[order][sequence] + time
-        return _all_single(
-            table.columns.batch(
-                rows,
-                index[order],
-                None,
-                1,
-                gamma,
-                device,
-                lengths[order],
-                next_actions=next_actions,
-                continuation=continuation,
-            )
-        )
+        batch = table.columns.batch(
+            rows, index[order], None, 1, gamma, device, lengths[order],
+            next_actions=next_actions, continuation=continuation,
+        )  # fmt: skip
+        return _all_single(batch)
 
     def sample(self, n: int, n_frames: int = 1, *, rng: RandomSource = None) -> TransitionMiniBatch:
         """Draw distinct transitions as a minibatch of arrays.
@@ -419,15 +406,10 @@ def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
     return sample_n_k(held, n, rng)
 
 
-def _is_no_bound(bound: Any, none: float) -> bool:
-    return bound is None or (isinstance(bound, float) and bound == none)
-
-
 def _all_single(batch: Batch) -> Batch:
+    def single(values: Any) -> Any:
+        return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
+
     names = ("obs", "next_obs", "action", "next_action")
-    batch = batch.replace(**{name: _single(getattr(batch, name)) for name in names})
-    return batch.replace(continuation=batch.continuation and batch.continuation.map(_single))
-
-
-def _single(values: Any) -> Any:
-    return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
+    batch = batch.replace(**{name: single(getattr(batch, name)) for name in names})
+    return batch.replace(continuation=batch.continuation and batch.continuation.map(single))

@@ -109,28 +109,18 @@ def batch_of(
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
     """What comes after the transitions, by their links."""
-    place: dict[Transition, int] = {}
-    steps: list[Transition] = []
-    first: list[int] = []
-    after: list[int] = []
-    for transition in minibatch:
-        previous, following = -1, transition.next_transition
-        first.append(-1)
-        while following is not None:
-            known, number = following in place, place.setdefault(following, len(steps))
-            if previous < 0:
-                first[-1] = number
-            else:
-                after[previous] = number
-            if known:
-                break
-            steps.append(following)
-            after.append(-1)
-            previous, following = number, following.next_transition
+    place: dict[Any, int] = {}
+    nexts: list[Transition | None] = []
+    heads = [transition.next_transition for transition in minibatch]
+    for following in heads:
+        while following is not None and following not in place:
+            place[following] = len(place)
+            following = following.next_transition
+            nexts.append(following)
+    steps = [*place]
+    first, after = ([place.get(each, -1) for each in those] for those in (heads, nexts))
     of_steps = batch_of(TransitionMiniBatch(steps or [minibatch[0]], minibatch.n_frames), gamma, device, False)
-    cut = [
-        i for i, (step, following) in enumerate(zip(steps, after, strict=True)) if following < 0 and not step.terminal
-    ]
+    cut = [i for i, step in enumerate(steps) if after[i] < 0 and not step.terminal]
     links = [torch.tensor(numbers, dtype=torch.int64, device=device) for numbers in (first, after, cut)]
     n = len(steps)
     next_obs = map_nested(lambda leaf: leaf[:n], of_steps.next_obs)

@@ -9,9 +9,9 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from pfrl_like.columns import Columns, Indices
-from pfrl_like.dataset.conventions import assembled, check_convention, log_probs_of, table_from_arrays
+from pfrl_like.dataset.conventions import assembled, log_probs_of, table_from_arrays
 from pfrl_like.dataset.episode import Episode, in_one_table, listed
-from pfrl_like.dataset.flat import Flat, flat_of, looks_discrete, table_of
+from pfrl_like.dataset.flat import flat_of, looks_discrete, table_of
 from pfrl_like.dataset.io.dataframe import frame_of, table_from_frame
 from pfrl_like.dataset.io.hdf5 import is_hdf5, read_hdf5, write_hdf5
 from pfrl_like.dataset.io.minari import read_minari, write_minari
@@ -83,11 +83,6 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
     order = np.lexsort((depth, head))
     last = np.append(head[order][1:] != head[order][:-1], True)
     return rows[order], np.flatnonzero(last)
-
-
-def episodes_of(table: Table) -> list[Any]:
-    """The rows of each episode's steps; episodes without a step are left out."""
-    return np.split(table.steps, np.cumsum(table.lengths[table.lengths > 0])[:-1]) if len(table.steps) else []
 
 
 PathLike = str | os.PathLike[str]
@@ -187,9 +182,8 @@ class DatasetSources:
         """
         discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
         table = table_from_arrays(
-            observations, actions, rewards, terminals, timeouts,
-            discrete_action=discrete, reward_convention=SAME_ROW, next_observations=next_observations,
-            log_probs=log_probs,
+            observations, actions, rewards, terminals, timeouts, discrete_action=discrete, reward_convention=SAME_ROW,
+            next_observations=next_observations, log_probs=log_probs,
         )  # fmt: skip
         return cls.of_table(table, discrete)
 
@@ -235,10 +229,8 @@ class DatasetSources:
             TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
         optional = {"terminal": terminal, "timeout": timeout, "episode": episode, "log_prob": log_prob}
-        table, discrete = table_from_frame(
-            frame, observations, actions, next_observations, reward, optional, reward_convention
-        )
-        return cls.of_table(table, discrete)
+        given = frame, observations, actions, next_observations, reward, optional, reward_convention
+        return cls.of_table(*table_from_frame(*given))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
         """A pandas frame with a row for each time step, which `from_dataframe` takes.
@@ -278,7 +270,7 @@ class DatasetSources:
             MissingDependencyError: If HDF5 is asked for, and h5py is not installed.
         """
         path = os.fspath(fname)
-        ending = _ending(path)
+        ending = os.path.splitext(path)[1].lower()
         if ending in _OTHER_FORMATS:
             raise ValueError(
                 f"fname is {path!r}, but datasets are not written as {ending}: let it end in .h5 (HDF5) or .npz; "
@@ -319,9 +311,18 @@ class DatasetSources:
         """
         check_counts(optional=True, max_bytes=max_bytes)
         path = os.fspath(fname)
-        flat = _read(path, memory_map, max_bytes)
+        if os.path.isdir(path):
+            hint = "load_minari reads Minari's folders, from_directory those of runs"
+            raise CheckpointError(path, f"is a folder, expected a file: {hint}")
+        hdf5 = is_hdf5(path)
         try:
+            flat = read_hdf5(path, memory_map, max_bytes) if hdf5 else read_npz(path, max_bytes)
             return cls.of_table(*table_of(flat, reward_convention, discrete_action))
+        except CheckpointError as error:
+            if hdf5 or os.path.splitext(path)[1].lower() not in _OTHER_FORMATS:
+                raise
+            hint = "from_dataframe takes a table that pandas has read, from_arrays arrays"
+            raise CheckpointError(path, f"{error.reason}; {hint}") from error
         except ValueError as error:
             raise CheckpointError(path, str(error)) from error
 
@@ -379,7 +380,6 @@ class DatasetSources:
         """
         table, discrete = table_from_buffer(buffer)
         if reward_convention is not None:
-            check_convention(reward_convention)
             table = table.declared_as(reward_convention)
         return cls.of_table(table, discrete)
 
@@ -408,26 +408,10 @@ class DatasetSources:
             return cls.from_buffer(recorded)
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """What `ReplayBuffer.from_dataset` asks for; actions become single precision, as policies' are."""
-        return self.table.to_columns(), episodes_of(self.table)
+        """A store, and the rows of each episode's steps in it, for `ReplayBuffer.from_dataset`.
 
-
-def _ending(path: str) -> str:
-    return os.path.splitext(path)[1].lower()
-
-
-def _read(path: str, memory_map: bool | None, max_bytes: int | None) -> Flat:
-    """What a file holds; errors of what is none of a dataset say who reads it."""
-    if os.path.isdir(path):
-        raise CheckpointError(
-            path, "is a folder, expected a file: load_minari reads Minari's folders, from_directory those of runs"
-        )
-    if is_hdf5(path):
-        return read_hdf5(path, memory_map, max_bytes)
-    try:
-        return read_npz(path, max_bytes)
-    except CheckpointError as error:
-        if _ending(path) not in _OTHER_FORMATS:
-            raise
-        hint = "from_dataframe takes a table that pandas has read, from_arrays arrays"
-        raise CheckpointError(path, f"{error.reason}; {hint}") from error
+        Actions become single precision, as policies' are. Episodes without a step are left out.
+        """
+        steps, lengths = self.table.steps, self.table.lengths
+        rows = np.split(steps, np.cumsum(lengths[lengths > 0])[:-1]) if len(steps) else []
+        return self.table.to_columns(), rows

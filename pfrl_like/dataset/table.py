@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Columns, Field, Indices, SharedRows, as_array, joined_frames, shared_field
-from pfrl_like.columns.leaves import ArrayLeaf, Rows, describe
-from pfrl_like.columns.structure import map_structure, structure_of
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, joined_frames, shared_field
+from pfrl_like.columns.leaves import Rows, first_seen
+from pfrl_like.columns.structure import map_structure
 
 #: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
@@ -19,6 +19,19 @@ ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 #: Where the reward for an action stands in arrays: in the row after it, beside the observation that it led to, or in
 #: its own row.
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
+
+
+def check_convention(convention: str) -> None:
+    """Refuse what is no reward convention.
+
+    Raises:
+        ValueError: If it is none.
+    """
+    if convention not in (NEXT_ROW, SAME_ROW):
+        raise ValueError(
+            f"reward_convention: got {convention!r}, expected {NEXT_ROW!r} (rewards[t + 1] pays actions[t]) or "
+            f"{SAME_ROW!r} (rewards[t] pays actions[t])"
+        )
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
@@ -101,9 +114,7 @@ class Table:
     @cached_property
     def steps(self) -> Indices:
         """The rows that are steps, shape [sum(lengths)]."""
-        is_step = np.ones(self.n_rows, np.bool_)
-        is_step[self.ends - 1] = False
-        return np.flatnonzero(is_step) + 1
+        return np.delete(np.arange(1, self.n_rows + 1), self.ends - 1)
 
     @cached_property
     def told_steps(self) -> Indices:
@@ -124,8 +135,7 @@ class Table:
     def terminal(self) -> NDArray[np.bool_]:
         """For each row, whether its step ended in a terminal state, shape [n + 1]."""
         terminal = np.zeros(self.n_rows + 1, np.bool_)
-        ends = self.ends[self.terminated & (self.lengths > 0)]
-        terminal[ends - 1] = True
+        terminal[self.ends[self.terminated & (self.lengths > 0)] - 1] = True
         return terminal
 
     @cached_property
@@ -156,7 +166,11 @@ class Table:
 
         `NEXT_ROW` has all of them. `SAME_ROW` lacks the last row of an episode that ended in a terminal state: there
         the last step is the last row.
+
+        Raises:
+            ValueError: On another convention.
         """
+        check_convention(convention)
         last = np.zeros(self.n_rows + 1, np.bool_)
         last[self.ends] = True
         terminal = np.zeros(self.n_rows + 1, np.bool_)
@@ -171,7 +185,12 @@ class Table:
         return shown
 
     def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
-        """The same, shown in a convention that was named, or assumed if `declared` is False."""
+        """The same, shown in a convention that was named, or assumed if `declared` is False.
+
+        Raises:
+            ValueError: On another convention.
+        """
+        check_convention(convention)
         return dataclasses.replace(self, convention=convention, declared=declared)
 
     @cached_property
@@ -257,10 +276,8 @@ class Table:
                 raise ValueError(f"observations: got {ours.dtype}, expected {theirs.dtype} as in the dataset")
             table = dataclasses.replace(table, obs=shared_field(ours.astype(theirs.dtype, copy=False)))
         action = self.action.astype(other.action.dtype, copy=False)
-        for name, got, expected in (
-            ("observations", table.obs_shape, other.obs_shape),
-            ("actions", action.shape[1:], other.action.shape[1:]),
-        ):
+        actions = action.shape[1:], other.action.shape[1:]
+        for name, (got, expected) in {"observations": (table.obs_shape, other.obs_shape), "actions": actions}.items():
             if got != expected:
                 raise ValueError(f"{name}: got shape {got}, expected {expected} as in the dataset")
         if table.obs.spec() != other.obs.spec():
@@ -313,70 +330,23 @@ class Table:
 def joined(tables: Sequence[Table]) -> Table:
     """The episodes of several tables alike in one, one table after the other; what only some have is left out."""
     first = tables[0]
-    kept = [distinct(table.obs_row) for table in tables]
+    kept = [first_seen(table.obs_row) for table in tables]
     if first.obs.plain is not None:
         obs = shared_field(np.concatenate([_values(table, own) for table, (own, _) in zip(tables, kept, strict=True)]))
         begin = 0
-    else:
-        obs, begin = fields_joined([table.obs for table in tables], [own for own, _ in kept]), 1
-    parts: dict[str, Any] = {"obs_row": []}
-    for own, place in kept:
-        parts["obs_row"].append(place + begin)
-        begin += len(own)
+    else:  # frames are still stored once
+        obs, begin = Field.from_spec(Rows(), first.obs.spec()), 1
+        for table, (own, _) in zip(tables, kept, strict=True):
+            obs.fill(table.obs.dump(own, "obs")[1], "obs", obs.rows.take(len(own)))
     names = ["action", "reward", "terminated", "lengths", "lead", "made_up"]
-    for name in names + ["log_prob"] * all(table.log_prob is not None for table in tables):
-        parts[name] = [getattr(table, name) for table in tables]
+    names += ["log_prob"] * all(table.log_prob is not None for table in tables)
+    whole = {name: np.concatenate([getattr(table, name) for table in tables]) for name in names}
+    begins = begin + np.cumsum([0, *(len(own) for own, _ in kept[:-1])])
+    obs_row = np.concatenate([place + start for (_, place), start in zip(kept, begins, strict=True)])
     declared = False if any(table.declared is False for table in tables) else first.declared
-    whole = {name: np.concatenate(values) for name, values in parts.items()}
-    return Table(obs, **whole, convention=first.convention, declared=declared)
-
-
-def distinct(rows: Indices) -> tuple[Indices, Indices]:
-    """Different numbers in the order in which they first appear, and the place of each number among them."""
-    values, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(values), np.int64)
-    place[order] = np.arange(len(values))
-    return values[order], place[inverse]
+    return Table(obs, obs_row, **whole, convention=first.convention, declared=declared)
 
 
 def _values(table: Table, rows: Indices) -> NDArray[Any]:
-    plain = table.obs.plain
-    assert plain is not None
+    plain = table.obs.leaves[0].data
     return plain if np.array_equal(rows, np.arange(len(plain))) else plain.take(rows, 0)
-
-
-def fields_joined(fields: Sequence[Field], rows: Sequence[Indices]) -> Field:
-    """A field with these rows of several fields alike, from row 1 on; frames are still stored once."""
-    whole = Field.from_spec(Rows(), fields[0].spec())
-    for field, own in zip(fields, rows, strict=True):
-        at = whole.rows.take(len(own))
-        for target, leaf in zip(whole.leaves, field.leaves, strict=True):
-            target.restore(at, leaf.dump(own))
-    return whole
-
-
-def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
-    """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
-
-    Errors call them by `name`.
-
-    Raises:
-        ValueError: If something is no array of real numbers, or the arrays of a nest differ in length.
-    """
-    structure, leaves = structure_of(values)
-    arrays = [as_array(leaf) for leaf in leaves]
-    plain = [array for array in arrays if array is not None and array.ndim and array.dtype.kind != "c"]
-    if not arrays or len(plain) < len(arrays):
-        raise ValueError(f"{name}: got {describe(values)}, expected arrays of real numbers, shape [n, ...]")
-    if structure == 0:
-        return shared_field(plain[0]), len(plain[0])
-    if len({len(array) for array in plain}) != 1:
-        raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
-    rows = Rows()
-    field = Field(rows, structure, [ArrayLeaf(rows, array.shape[1:], array.dtype, strict=True) for array in plain])
-    rows.reserve(len(plain[0]) - 1)
-    rows.free.clear()
-    for leaf, array in zip(field.leaves, plain, strict=True):
-        leaf.data[: len(array)] = array
-    return field, len(plain[0])

@@ -1,6 +1,6 @@
 """Transitions, linked to their neighbours, and minibatches of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -188,8 +188,7 @@ class StoredTransition(Transition):
 
     @property
     def next_transition(self) -> Transition | None:
-        last = self.table.columns.successor[self.row] == 0
-        return None if last else self._at(self.row + 1)
+        return self._at(self.row + 1) if self.table.columns.successor[self.row] else None
 
     def _at(self, row: int) -> Self:
         return type(self)(self.table, row, self._action_size)
@@ -213,11 +212,8 @@ class Transitions(Sequence[Transition]):
     def __getitem__(self, index: Any) -> Any:
         chosen = self._rows[index]
         if isinstance(index, slice):
-            return [self._made(row) for row in chosen.tolist()]
-        return self._made(int(chosen))
-
-    def _made(self, row: int) -> StoredTransition:
-        return StoredTransition(self._table, row, self._action_size)
+            return [StoredTransition(self._table, row, self._action_size) for row in chosen.tolist()]
+        return StoredTransition(self._table, int(chosen), self._action_size)
 
 
 class TransitionMiniBatch(Sequence[Transition]):
@@ -237,20 +233,25 @@ class TransitionMiniBatch(Sequence[Transition]):
         TypeError: If `n_frames` is no integer.
 
     Attributes:
+        transitions: The transitions.
+        n_frames: As of the argument.
         reward_convention: "next_row" or "same_row".
+        observations: Observations at t, [B, ...], stacked if asked for.
+        actions: Actions at t, [B, A], or [B] if discrete.
+        rewards: Rewards at t, [B, 1]; those of transitions' `reward`.
+        next_observations: Observations at t+1, [B, ...], stacked if asked for.
+        next_actions: Actions at t+1, like `actions`.
+        next_rewards: Rewards at t+1, [B, 1]; those of transitions' `next_reward`.
+        terminals: 1 where the state at t+1 is terminal, [B, 1].
     """
-
-    reward_convention: str
 
     def __init__(self, transitions: Sequence[Transition], n_frames: int = 1) -> None:
         if not len(transitions):
             raise ValueError("transitions: got none, expected at least one")
         check_counts(n_frames=n_frames)
-        self._transitions = transitions
-        self.n_frames = n_frames
+        self.transitions, self.n_frames = transitions, n_frames
         stored = [transition for transition in transitions if isinstance(transition, StoredTransition)]
-        one_table = len(stored) == len(transitions) and len({id(transition.table) for transition in stored}) == 1
-        if one_table:
+        if len(stored) == len(transitions) and len({id(transition.table) for transition in stored}) == 1:
             self._gather(stored[0].table, np.array([transition.row for transition in stored]))
         else:
             self._collect()
@@ -259,89 +260,45 @@ class TransitionMiniBatch(Sequence[Transition]):
     def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
         """Those of some rows of a table, which `transitions` makes when they are looked at."""
         batch = cls.__new__(cls)
-        batch._transitions, batch.n_frames = transitions, n_frames
+        batch.transitions, batch.n_frames = transitions, n_frames
         batch._gather(table, rows)
         return batch
 
     def _gather(self, table: Table, rows: Indices) -> None:
-        self._observations = observed(table, rows, self.n_frames)
-        self._next_observations = observed(table, rows, self.n_frames, following=True)
-        self._actions, self._next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
-        self._rewards = _column(table.current_reward[rows - 1])
-        self._next_rewards = _column(table.next_reward[rows - 1])
-        self._terminals = _column(table.terminal[rows])
         self.reward_convention = table.convention
+        self.observations: Any = observed(table, rows, self.n_frames)
+        self.next_observations: Any = observed(table, rows, self.n_frames, following=True)
+        self.actions, self.next_actions = _columns(table.action[rows - 1]), _columns(table.action[rows])
+        self.rewards, self.next_rewards = _column(table.current_reward[rows - 1]), _column(table.next_reward[rows - 1])
+        self.terminals = _column(table.terminal[rows])
 
     def _collect(self) -> None:
-        conventions = {transition.reward_convention for transition in self._transitions}
+        conventions = {transition.reward_convention for transition in self.transitions}
         if len(conventions) > 1:
             raise ValueError("transitions: got both reward conventions, expected one: make a minibatch of each")
         (self.reward_convention,) = conventions
-        pairs = [_frames(transition, self.n_frames) for transition in self._transitions]
-        self._observations, self._next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
-        self._actions = _columns(np.stack([transition.action for transition in self._transitions]))
-        self._next_actions = _columns(np.stack([transition.next_action for transition in self._transitions]))
-        self._rewards = _column([transition.reward for transition in self._transitions])
-        self._next_rewards = _column([transition.next_reward for transition in self._transitions])
-        self._terminals = _column([transition.terminal for transition in self._transitions])
+        pairs = [_frames(transition, self.n_frames) for transition in self.transitions]
+        self.observations, self.next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
+        self.actions = _columns(np.stack([transition.action for transition in self.transitions]))
+        self.next_actions = _columns(np.stack([transition.next_action for transition in self.transitions]))
+        self.rewards = _column([transition.reward for transition in self.transitions])
+        self.next_rewards = _column([transition.next_reward for transition in self.transitions])
+        self.terminals = _column([transition.terminal for transition in self.transitions])
 
     def __len__(self) -> int:
-        return len(self._transitions)
+        return len(self.transitions)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._transitions[index]
-
-    def __iter__(self) -> Iterator[Transition]:
-        return iter(self._transitions)
+        return self.transitions[index]
 
     def size(self) -> int:
         """Number of transitions."""
         return len(self)
 
     @property
-    def observations(self) -> Any:
-        """Observations at t, [B, ...], stacked if asked for."""
-        return self._observations
-
-    @property
-    def actions(self) -> NDArray[Any]:
-        """Actions at t, [B, A], or [B] if discrete."""
-        return self._actions
-
-    @property
-    def rewards(self) -> NDArray[np.float32]:
-        """Rewards at t, [B, 1]; those of transitions' `reward`."""
-        return self._rewards
-
-    @property
-    def next_observations(self) -> Any:
-        """Observations at t+1, [B, ...], stacked if asked for."""
-        return self._next_observations
-
-    @property
-    def next_actions(self) -> NDArray[Any]:
-        """Actions at t+1, like `actions`."""
-        return self._next_actions
-
-    @property
-    def next_rewards(self) -> NDArray[np.float32]:
-        """Rewards at t+1, [B, 1]; those of transitions' `next_reward`."""
-        return self._next_rewards
-
-    @property
     def action_rewards(self) -> NDArray[np.float32]:
         """Rewards that the actions have brought, in either reward convention, [B, 1]."""
-        return self._rewards if self.reward_convention == SAME_ROW else self._next_rewards
-
-    @property
-    def terminals(self) -> NDArray[np.float32]:
-        """1 where the state at t+1 is terminal, [B, 1]."""
-        return self._terminals
-
-    @property
-    def transitions(self) -> Sequence[Transition]:
-        """The transitions."""
-        return self._transitions
+        return self.rewards if self.reward_convention == SAME_ROW else self.next_rewards
 
 
 def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
@@ -376,7 +333,7 @@ def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
 def _first(stacked: Any) -> Any:
     if isinstance(stacked, dict):
         return {key: _first(part) for key, part in stacked.items()}
-    return tuple(_first(part) for part in stacked) if isinstance(stacked, tuple) else stacked[0]
+    return tuple(map(_first, stacked)) if isinstance(stacked, tuple) else stacked[0]
 
 
 def _short(value: Any) -> str:

@@ -104,23 +104,30 @@ def _fetch(url: str, part: Path, path: Path) -> None:
 def _connection(url: str, part: Path) -> bool:
     """Fetch what is missing by one connection; whether the file is whole then."""
     start, version = _size(part), _beside(part, ".version")
+    headers = {"Accept-Encoding": "identity"}
+    if start and version.exists():
+        headers |= {"Range": f"bytes={start}-", "If-Range": version.read_text()}
     try:
-        answer = urllib.request.urlopen(_request(url, start, version), timeout=_SECONDS)
+        answer = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_SECONDS)
     except urllib.error.HTTPError as error:
         if error.code != http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
             raise
         error.close()
-        whole = start == _total(error.headers)
+        whole = start == _range(error.headers, 2)
         if not whole:
             part.unlink()  # it holds more than there is
         return whole
     with answer:
         resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
-        if resumes and _first(answer.headers) != start:
+        if resumes and _range(answer.headers, 1) != start:
             raise http.client.HTTPException(f"asked for byte {start} on, got {answer.headers['Content-Range']}")
         if not resumes:
             _LOGGER.info("fetching %s", url)
-            _write_version(version, answer.headers)
+            # This tells the file's state from others; without it the file cannot be resumed.
+            version.unlink(missing_ok=True)
+            tags = (answer.headers["ETag"], answer.headers["Last-Modified"])
+            if strong := [tag for tag in tags if tag and not tag.startswith("W/")]:
+                version.write_text(strong[0])
         length = answer.headers["Content-Length"]
         with part.open("ab" if resumes else "wb") as file:
             while content := answer.read(_CHUNK):
@@ -130,31 +137,10 @@ def _connection(url: str, part: Path) -> bool:
     return length is None or _size(part) == int(length) + (start if resumes else 0)
 
 
-def _request(url: str, start: int, version: Path) -> urllib.request.Request:
-    request = urllib.request.Request(url, headers={"Accept-Encoding": "identity"})
-    if start and version.exists():
-        request.add_header("Range", f"bytes={start}-")
-        request.add_header("If-Range", version.read_text())
-    return request
-
-
-def _write_version(version: Path, headers: Any) -> None:
-    """Keep what tells this state of a file from others; without that it cannot be resumed."""
-    strong = [tag for tag in (headers["ETag"], headers["Last-Modified"]) if tag and not tag.startswith("W/")]
-    if strong:
-        version.write_text(strong[0])
-    else:
-        version.unlink(missing_ok=True)
-
-
-def _first(headers: Any) -> int | None:
+def _range(headers: Any, group: int) -> int | None:
+    """Of the header Content-Range the first byte (1) or the size of the whole (2); None if it is not told."""
     found = _RANGE.fullmatch(headers["Content-Range"] or "")
-    return int(found[1]) if found and found[1] else None
-
-
-def _total(headers: Any) -> int | None:
-    found = _RANGE.fullmatch(headers["Content-Range"] or "")
-    return int(found[2]) if found else None
+    return int(found[group]) if found and found[group] else None
 
 
 def _size(path: Path) -> int:

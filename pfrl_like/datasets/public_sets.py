@@ -1,12 +1,13 @@
 """Sets that come with the package, and public ones: D4RL, PyBullet, Minari, and Atari games as DQN saw them."""
 
+import contextlib
 import gzip
 import importlib
 import io
 import os
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -60,24 +61,13 @@ def _with_cuts(flat: Flat) -> Flat:
     return flat._replace(arrays=arrays | {"timeouts": cut & ~terminal})
 
 
-def make_env(env_id: str, *, package: str, extra: str, registered_by: str | None = None) -> Any:
-    """An environment of an optional package.
-
-    Args:
-        env_id: Its name in gymnasium.
-        package: What has to be installed.
-        extra: The extra of this library that has it.
-        registered_by: Module whose import tells gymnasium of it; None for those that gymnasium knows.
-
-    Raises:
-        MissingDependencyError: If the package is not installed.
-    """
+@contextlib.contextmanager
+def _needing(package: str, what: str, extra: str) -> Iterator[None]:
+    """Say which package, and which extra of this library, is not installed if what needs it cannot be made."""
     try:
-        if registered_by is not None:
-            importlib.import_module(registered_by)
-        return gymnasium.make(env_id)
+        yield
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
-        raise MissingDependencyError(package, f'the environment {env_id} (extra "{extra}")') from error
+        raise MissingDependencyError(package, f'{what} (extra "{extra}")') from error
 
 
 #: Where the files are; another copy of them has the same names below it.
@@ -119,7 +109,8 @@ def get_d4rl(
                          f"{', '.join(_ENVS)}; one of {', '.join(_KINDS)}; v1 or v2")  # fmt: skip
     env, kind, version = found.groups()
     address = f"gym_mujoco_v{version}/{env}_{kind.replace('-', '_')}-v{version}.hdf5"
-    made = make_env(_ENVS[env], package="mujoco", extra="mujoco")
+    with _needing("mujoco", f"the environment {_ENVS[env]}", "mujoco"):
+        made = gymnasium.make(_ENVS[env])
     path = downloaded(f"{mirror}/{address}", cache_directory(cache_dir) / "d4rl" / address, sha256)
     return dataset_of_file(path), made
 
@@ -169,9 +160,9 @@ def get_pybullet(
         url = f"{mirror}/bullet/bullet-{task}_{kind.replace('-', '_')}.hdf5"
     if url is None and not path.exists():
         raise ValueError(f"url: is None, and {env_name} has no lasting address; name it, or put the file at {path}")
-    env = make_env(
-        _BULLET[task], package="pybullet-envs-gymnasium", extra="pybullet", registered_by="pybullet_envs_gymnasium"
-    )
+    with _needing("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
+        importlib.import_module("pybullet_envs_gymnasium")  # tells gymnasium of it
+        env = gymnasium.make(_BULLET[task])
     return dataset_of_file(path if url is None else downloaded(url, path, sha256)), env
 
 
@@ -226,9 +217,8 @@ def _env_of(meta: Path) -> Any:
     if not isinstance(env_id, str) or not _ENV_ID.fullmatch(env_id):
         raise CheckpointError(meta, f"names the environment {env_id!r}, expected the id of one")
     try:
-        return gymnasium.make(env_id, max_episode_steps=limit if isinstance(limit, int) else None)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise MissingDependencyError("mujoco", f'the environment {env_id} (extra "mujoco")') from error
+        with _needing("mujoco", f"the environment {env_id}", "mujoco"):
+            return gymnasium.make(env_id, max_episode_steps=limit if isinstance(limit, int) else None)
     except gymnasium.error.Error as error:
         reason = f"names the environment {env_id}, which gymnasium cannot make: {error}; import what registers it"
         raise CheckpointError(meta, reason) from error
@@ -305,10 +295,8 @@ def get_atari(
                          f"{', '.join(_EPOCHS)}, or epoch-1 to epoch-50; v0 to v4")  # fmt: skip
     game = "".join(word.capitalize() for word in found[1].split("-"))
     run, number = int(found[4]) + 1, (_EPOCHS[found[2]] if found[2] else int(found[3])) - 1
-    try:
+    with _needing("ale-py", f"the game {game}", "atari"):
         env = make_atari(f"ALE/{game}-v5")
-    except ImportError as error:
-        raise MissingDependencyError("ale-py", f'the game {game} (extra "atari")') from error
     folder = cache_directory(cache_dir) / "atari" / game / str(run)
     arrays = {}
     for name, kind in _ARRAYS.items():
@@ -326,12 +314,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
     with filelock.FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
             packed = downloaded(url, path.with_name(path.name + ".gz"), sha256)
-            try:
-                _unpack(packed, path, kind)
-            except CheckpointError:
-                packed.unlink()
-                raise
-            packed.unlink()
+            _unpack(packed, path, kind)
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
     except ValueError as error:
@@ -340,7 +323,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
 
 
 def _unpack(packed: Path, path: Path, kind: str) -> None:
-    """Write a compressed `.npy` file as a plain one, which is as long as its header says."""
+    """Write a compressed `.npy` file as a plain one, which is as long as its header says, and remove it."""
     try:
         with gzip.open(packed) as source, atomic_path(path) as temporary, open(temporary, "wb") as target:
             content = source.read(_CHUNK)
@@ -351,4 +334,6 @@ def _unpack(packed: Path, path: Path, kind: str) -> None:
             if written != expected:
                 raise ValueError(f"it holds {written} bytes or more, expected {expected}")
     except (OSError, EOFError, ValueError, zlib.error) as error:
+        packed.unlink()
         raise CheckpointError(path, f"could not be unpacked: {error}") from error
+    packed.unlink()

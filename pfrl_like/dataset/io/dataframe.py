@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.columns import as_array
 from pfrl_like.dataset.conventions import actions_of, flags_of, table_from_arrays
-from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, conventions_told, flat_of, shown_as
+from pfrl_like.dataset.flat import CONVENTION, SHOWN, agreed, flat_of, shown_as
 from pfrl_like.dataset.table import SAME_ROW, Table
 from pfrl_like.errors import MissingDependencyError, NonFiniteError
 
@@ -39,7 +39,14 @@ def table_from_frame(
     told = agreed(CONVENTION, frame.attrs.get(CONVENTION), reward_convention)
     convention = SAME_ROW if told is None else told
     action = _indices(frame, actions) if isinstance(actions, str) else _vectors(frame, "actions", actions)
-    obs, following = _observed(frame, observations, next_observations)
+    obs, following = _vectors(frame, "observations", observations), None
+    if next_observations is not None:
+        if (came := len(next_observations)) != len(observations):
+            expected = f"{len(observations)} as of observations"
+            raise ValueError(f"next_observations: got {came} columns, expected {expected}")
+        following = _vectors(frame, "next_observations", next_observations)
+        dtype = np.result_type(obs, following)
+        obs, following = obs.astype(dtype, copy=False), following.astype(dtype, copy=False)
     ended, cut = (_flags(frame, name, optional[name]) for name in ("terminal", "timeout"))
     if optional["episode"] is not None:
         number = frame[optional["episode"]].to_numpy()
@@ -76,7 +83,7 @@ def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
     columns |= {name.removesuffix("s"): arrays[name] for name in names if name in arrays}
     ends = arrays["episode_terminals"]
     frame = pandas.DataFrame(columns | {"episode": np.cumsum(ends) - ends})
-    frame.attrs.update(conventions_told(flat))
+    frame.attrs.update(flat.conventions())
     return frame
 
 
@@ -111,18 +118,6 @@ def _numbers(frame: Any, argument: str, column: str) -> NDArray[Any]:
 def _vectors(frame: Any, argument: str, columns: Sequence[str]) -> NDArray[Any]:
     """The numbers in some columns, side by side."""
     return np.stack([_numbers(frame, argument, column) for column in columns], axis=1)
-
-
-def _observed(frame: Any, before: Sequence[str], after: Sequence[str] | None) -> tuple[NDArray[Any], Any]:
-    """The observations before steps and those after them, of one dtype; None for the latter if no columns have them."""
-    obs = _vectors(frame, "observations", before)
-    if after is None:
-        return obs, None
-    if len(after) != len(before):
-        raise ValueError(f"next_observations: got {len(after)} columns, expected {len(before)} as of observations")
-    following = _vectors(frame, "next_observations", after)
-    dtype = np.result_type(obs, following)
-    return obs.astype(dtype, copy=False), following.astype(dtype, copy=False)
 
 
 def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:

@@ -10,17 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import (
-    CONVENTION,
-    FORMAT,
-    OPTIONAL,
-    REQUIRED,
-    SHOWN,
-    Flat,
-    conventions_told,
-    flat_from,
-    one_number_each,
-)
+from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
@@ -30,7 +20,7 @@ from pfrl_like.storage.budget import Budget, refused
 INDEX = "_index_"
 _MOST_LEVELS = 32
 _COST = 1 << 14  # what anything counts for, however small: more than its share of a file that has it once
-_LZF = 32000
+_FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # H5Z_FILTER_DEFLATE to _SCALEOFFSET, and h5py's LZF
 
 
 def h5py_module() -> Any:
@@ -129,12 +119,8 @@ class Members:
         if math.prod(node.chunks or ()) * node.dtype.itemsize > self.budget.left:
             raise ValueError(f"{node.name} announces chunks of shape {node.chunks}, which no file of this size has")
         # Filters that are no part of HDF5 are refused: to unpack their data it would load a shared library.
-        layout, h5z = node.id.get_create_plist(), h5py_module().h5z
-        known = {
-            h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE, h5z.FILTER_FLETCHER32, h5z.FILTER_SZIP, h5z.FILTER_NBIT,
-            h5z.FILTER_SCALEOFFSET, _LZF,
-        }  # fmt: skip
-        if used := {layout.get_filter(i)[0] for i in range(layout.get_nfilters())} - known:
+        layout = node.id.get_create_plist()
+        if used := {layout.get_filter(i)[0] for i in range(layout.get_nfilters())} - _FILTERS:
             raise ValueError(f"{node.name} is packed by the filters {sorted(used)}, which are no part of HDF5")
 
 
@@ -151,53 +137,40 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
         MissingDependencyError: If h5py is not installed.
     """
     h5py = h5py_module()
-    with atomic_path(path) as temporary, open(temporary, "w+b", buffering=0) as file:
-        output = _Output(file)
+    with atomic_path(path) as temporary, _Output(temporary, "w+b") as output:
         with h5py.File(output, "w", **options) as made:
             yield made
         if output.error is not None:
             raise output.error
 
 
-class _Output(io.RawIOBase):
+class _Output(io.FileIO):
     """A file that takes everything, and keeps the first error: one that HDF5 is told crashes the process as it ends.
 
     After an error nothing is written any more, and zeros are read.
-
-    Args:
-        file: An unbuffered file, open for reading and writing.
     """
 
-    def __init__(self, file: io.FileIO) -> None:
-        super().__init__()
-        self.file = file
-        self.error: OSError | None = None
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        return self.file.seek(offset, whence)
-
-    def tell(self) -> int:
-        return self.file.tell()
+    error: OSError | None = None
 
     def write(self, data: Any) -> int:
         rest = memoryview(data).cast("B")
         count = len(rest)
         try:
             while rest and self.error is None:
-                rest = rest[self.file.write(rest) :]  # near its limit a disk takes a part
+                rest = rest[super().write(rest) :]  # near its limit a disk takes a part
         except OSError as error:
             self.error = error
         return count
 
     def readinto(self, data: Any) -> int:
         view = memoryview(data).cast("B")
-        count = self.file.readinto(view) or 0
+        count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)
         return len(view)
 
     def truncate(self, size: int | None = None) -> int:
         try:
-            return self.file.truncate(size)
+            return super().truncate(size)
         except OSError as error:
             self.error = self.error or error
             return self.tell() if size is None else size
@@ -217,18 +190,18 @@ def write_hdf5(path: str, flat: Flat) -> None:
     with new_hdf5(path) as file:
         for name, values in flat.arrays.items():
             write_nested(file, name, values)
-        for name, number in one_number_each(flat).items():
+        for name, number in flat.numbers().items():
             file[name] = number
         if flat.convention == SAME_ROW:
             file["version"] = "1.0"  # by which d3rlpy knows this convention
         file.attrs["format"] = FORMAT
-        file.attrs.update(conventions_told(flat))
+        file.attrs.update(flat.conventions())
 
 
 def write_nested(parent: Any, name: str, values: Any) -> None:
     """Write an array, or a group of them for a dict or tuple."""
     if isinstance(values, np.ndarray):
-        parent.create_dataset(name, data=values)
+        parent[name] = values
         return
     group = parent.create_group(name)
     parts = values if isinstance(values, Mapping) else {f"{INDEX}{i}": part for i, part in enumerate(values)}
@@ -253,10 +226,10 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
     with opened(path, max_bytes) as file:
         if "num_episodes" in file:
             return _read_episodes(file)
-        arrays = {name: file.read(name) for name in (*REQUIRED[1:], *OPTIONAL) if name in file}
+        arrays = {name: file.read(name) for name in ARRAYS[1:] if name in file}
         if "observations" in file:
             arrays["observations"] = _observations(file, path, memory_map)
-        told = [file.group.attrs.get(name) for name in (CONVENTION, SHOWN)]
+        told = [file.group.attrs.get(name) for name in CONVENTIONS]
         convention, shown = (None if value is None else str(value) for value in told)
         if convention is None and "version" in file:  # d3rlpy wrote a version from that convention on
             convention = SAME_ROW
@@ -275,22 +248,16 @@ def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
 
 def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
     node = file.node("observations")
-    plain = not hasattr(node, "keys")
-    if memory_map is None:
-        memory_map = plain and node.nbytes > _MAPPED_FROM and _offset(node) is not None
-    if not memory_map:
-        return file.read("observations")
-    offset = _offset(node) if plain else None
-    if offset is None:
+    offset = None  # where in the file the values lie, if it is in one piece
+    if not hasattr(node, "keys") and (node.nbytes > _MAPPED_FROM if memory_map is None else memory_map):
+        whole = not node.chunks and node.id.get_storage_size() == node.nbytes
+        offset = node.id.get_offset() if whole else None
+    if offset is not None:
+        mapped: NDArray[Any] = np.memmap(path, file.numbers(node).dtype, "r", offset, node.shape)
+        return mapped
+    if memory_map:
         raise ValueError("observations cannot be mapped: they are nested, chunked or compressed")
-    mapped: NDArray[Any] = np.memmap(path, file.numbers(node).dtype, "r", offset, node.shape)
-    return mapped
-
-
-def _offset(node: Any) -> int | None:
-    """Where in the file the values lie in one piece, None if they do not."""
-    whole = not node.chunks and node.id.get_storage_size() == node.nbytes
-    return node.id.get_offset() if whole else None
+    return file.read("observations")
 
 
 def _read_episodes(file: Members) -> Flat:
@@ -298,19 +265,13 @@ def _read_episodes(file: Members) -> Flat:
     count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
         raise ValueError(f"it announces {count} episodes")
-    parts: dict[str, list[Any]] = {name: [] for name in ("observations", "actions", "rewards")}
-    terminated = []
-    for i in range(count):
-        parts["observations"].append(_parts_of(file, f"observations_{i}"))
-        for name in ("actions", "rewards"):
-            parts[name].append(file.read(f"{name}_{i}"))
-        terminated.append(bool(file.read(f"terminated_{i}")))
-    lengths = [len(rewards) for rewards in parts["rewards"]]
+    parts: dict[str, list[Any]] = {"observations": [_parts_of(file, f"observations_{i}") for i in range(count)]}
+    parts |= {name: [file.read(f"{name}_{i}") for i in range(count)] for name in ("actions", "rewards")}
+    ends = np.cumsum([len(rewards) for rewards in parts["rewards"]]) - 1
+    last = np.zeros(ends[-1] + 1, np.bool_)
+    ended = last.copy()
+    last[ends], ended[ends] = True, [bool(file.read(f"terminated_{i}")) for i in range(count)]
     arrays = {name: concatenated(values) for name, values in parts.items()}
-    last = np.zeros(sum(lengths), np.bool_)
-    last[np.cumsum(lengths) - 1] = True
-    ended = np.zeros(sum(lengths), np.bool_)
-    ended[np.cumsum(lengths) - 1] = terminated
     return Flat(arrays | {"terminals": ended, "timeouts": last & ~ended}, SAME_ROW, None)
 
 

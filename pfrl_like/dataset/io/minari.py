@@ -14,10 +14,10 @@ from PIL import Image
 
 from pfrl_like.batch import first_leaf
 from pfrl_like.columns import Field
-from pfrl_like.dataset.conventions import actions_of, assembled, check_finite, flags_of, log_probs_of, numbers_of
+from pfrl_like.dataset.conventions import actions_of, assembled, field_of, flags_of, log_probs_of, numbers_of
 from pfrl_like.dataset.flat import MOST_ACTIONS, looks_discrete
 from pfrl_like.dataset.io.hdf5 import Members, concatenated, h5py_module, new_hdf5, opened, write_nested
-from pfrl_like.dataset.table import Table, field_of
+from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
@@ -69,12 +69,11 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
 
 
 def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
-    names = ("actions", "rewards", "terminations", "truncations")
-    parts = {name: episode.read(name) for name in names}
+    parts = {name: episode.read(name) for name in ("actions", "rewards", "terminations", "truncations")}
     if "infos" in episode and _LOG_PROB in (infos := episode.within("infos")):
         parts[_LOG_PROB] = infos.read(_LOG_PROB)
     node = episode.node("observations")
-    encoded = image is not None and not hasattr(node, "keys") and node.shape[1:] != image
+    encoded = image and not hasattr(node, "keys") and node.shape[1:] != image
     parts["observations"] = _decoded(node, image, episode) if encoded and image else episode.read("observations")
     steps = len(parts["rewards"])
     lengths = {name: len(first_leaf(parts[name])) - (name in ("observations", _LOG_PROB)) for name in parts}
@@ -86,44 +85,38 @@ def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, 
 
 
 def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
-    lengths = np.array([len(episode["rewards"]) for episode in episodes])
-    obs, n_obs = field_of(concatenated([episode["observations"] for episode in episodes]))
-    check_finite("observations", obs, n_obs)
     told = [name for name in episodes[0] if all(name in episode for episode in episodes)]
     arrays = {name: concatenated([episode[name] for episode in episodes]) for name in told}
-    n = int(lengths.sum())
+    obs, n_obs = field_of(arrays["observations"])
+    ends = np.cumsum([len(episode["rewards"]) for episode in episodes]) - 1
+    n = int(ends[-1]) + 1
     discrete = looks_discrete(np.asarray(arrays["actions"]))
     actions, rewards = actions_of(arrays["actions"], n, discrete), numbers_of("rewards", arrays["rewards"], n)
-    ends = np.cumsum(lengths) - 1
     terminal = flags_of("terminations", arrays["terminations"], n)
     if early := np.setdiff1d(np.flatnonzero(terminal), ends).tolist():
         raise ValueError(f"terminations: set in step {early[0]}, which is not the last of its episode")
-    at = np.arange(n) + np.repeat(np.arange(len(episodes)), lengths)
+    at = np.delete(np.arange(n_obs), ends + np.arange(1, len(ends) + 1))
     log_prob = log_probs_of(_LOG_PROB, arrays[_LOG_PROB], n, discrete) if _LOG_PROB in arrays else None
     return assembled(
-        obs, actions, rewards, terminal[ends], ends, np.ones(len(episodes), np.bool_), obs_row=at,
-        end_obs=at[ends] + 1, log_prob=log_prob,
+        obs, actions, rewards, terminal[ends], ends, np.ones(len(ends), np.bool_), obs_row=at, end_obs=at[ends] + 1,
+        log_prob=log_prob,
     ), discrete  # fmt: skip
 
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
     """Shape of the images that observations are, which Minari compresses unless it was told not to."""
     space = _space_of(meta, "observation_space")
-    try:
-        shape = tuple(int(size) for size in space.get("shape", ()))
-    except (ValueError, TypeError, OverflowError):
-        return None
-    is_image = space.get("type") == "Box" and space.get("dtype") == "uint8" and len(shape) == 3
-    return shape if is_image and meta.get("jpeg_encoding", True) else None
+    shape: Any = space.get("shape")
+    known = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int for size in shape)
+    is_image = known and space.get("type") == "Box" and space.get("dtype") == "uint8"
+    return tuple(shape) if is_image and meta.get("jpeg_encoding", True) else None
 
 
 def _n_actions(meta: Mapping[str, Any]) -> int:
     """How many discrete actions the space has; 0 if that is not known, or not of numbers from 0 on."""
     space = _space_of(meta, "action_space")
-    n = space.get("n")
-    if space.get("type") != "Discrete" or type(n) is not int or not 0 < n <= MOST_ACTIONS or space.get("start", 0) != 0:
-        return 0
-    return n
+    n = space.get("n") if space.get("type") == "Discrete" and space.get("start", 0) == 0 else 0
+    return n if type(n) is int and 0 < n <= MOST_ACTIONS else 0
 
 
 def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:

@@ -8,17 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import (
-    CONVENTION,
-    FORMAT,
-    OPTIONAL,
-    REQUIRED,
-    SHOWN,
-    Flat,
-    conventions_told,
-    flat_from,
-    one_number_each,
-)
+from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
 from pfrl_like.storage.budget import Budget, refused
@@ -32,11 +22,9 @@ def write_npz(path: str, flat: Flat) -> None:
     Raises:
         CheckpointError: If they cannot be written, for instance because observations are nested.
     """
-    arrays = dict(flat.arrays)
-    if not isinstance(arrays["observations"], np.ndarray):
+    if not isinstance(flat.arrays["observations"], np.ndarray):
         raise CheckpointError(path, "cannot hold nested observations; write an HDF5 file (.h5)")
-    arrays |= {name: np.array(number) for name, number in one_number_each(flat).items()} | {"format": np.array(FORMAT)}
-    arrays |= {name: np.array(told) for name, told in conventions_told(flat).items()}
+    arrays = {**flat.arrays, **flat.numbers(), "format": FORMAT, **flat.conventions()}
     atomic_write(path, lambda file: np.savez(file, **arrays))
 
 
@@ -53,12 +41,12 @@ def read_npz(path: str, max_bytes: int | None = None) -> Flat:
     with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
         with zipfile.ZipFile(file) as archive:
             arrays = _arrays(archive, Budget(os.fstat(file.fileno()).st_size, max_bytes))
-        told = [str(arrays.pop(name)) if name in arrays else None for name in (CONVENTION, SHOWN)]
+        told = [str(arrays.pop(name)) if name in arrays else None for name in CONVENTIONS]
         return flat_from(arrays, *told)
 
 
 def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]:
-    wanted = {*REQUIRED, *OPTIONAL, CONVENTION, SHOWN}
+    wanted = {*ARRAYS, *CONVENTIONS}
     members = [info for info in archive.infolist() if info.filename.removesuffix(_SUFFIX) in wanted]
     if len({info.filename for info in members}) != len(members):
         raise ValueError("two of its members have one name")
@@ -68,7 +56,7 @@ def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]
         with archive.open(info) as member:
             if size_of_npy(io.BytesIO(member.read(1 << 16)), "biufU") != info.file_size:
                 raise ValueError(f"{info.filename} has not the size of its array")
-        with archive.open(info) as member:
+            member.seek(0)
             found[info.filename.removesuffix(_SUFFIX)] = np.lib.format.read_array(member, allow_pickle=False)
     return found
 
