@@ -214,10 +214,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """
         dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
-            kinds = {True: "discrete", False: "continuous"}
-            raise ValueError(
-                f"dataset: has {kinds[dataset.discrete_action]} actions, expected {kinds[self.discrete_action]} ones"
-            )
+            came, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
+            raise ValueError(f"dataset: has {came} actions, expected {expected} ones")
         self._extend(dataset.table)
         self._known_actions = max(self._known_actions, dataset._known_actions)
 
@@ -410,6 +408,5 @@ def _all_single(batch: Batch) -> Batch:
     def single(values: Any) -> Any:
         return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
 
-    names = ("obs", "next_obs", "action", "next_action")
-    batch = batch.replace(**{name: single(getattr(batch, name)) for name in names})
-    return batch.replace(continuation=batch.continuation and batch.continuation.map(single))
+    changes = {name: single(getattr(batch, name)) for name in ("obs", "next_obs", "action", "next_action")}
+    return batch.replace(**changes, continuation=batch.continuation and batch.continuation.map(single))
