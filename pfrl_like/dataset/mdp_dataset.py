@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import Indices, packed
+from pfrl_like.columns import Indices, packed, stacks
 from pfrl_like.dataset.check import Finding, findings, statistics
 from pfrl_like.dataset.conventions import in_named_convention, table_from_arrays, warn_of_integer_vectors
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
-from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
+from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
@@ -326,7 +325,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if num_steps not in (1, columns.window_steps):  # several views of the table share its store
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
-        stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
+        stacked = stacks(columns, n_frames) if n_frames > 1 else None
         batch = columns.batch(
             rows, index, None, num_steps, gamma, device,
             next_actions=next_actions, continuation=continuation, stacked=stacked,
