@@ -18,8 +18,7 @@ _CHUNK_BYTES = 1 << 26
 
 def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
     """Those of returns, rewards, continuous actions and array observations, over what was told of each."""
-    episode = table.episode[1:] if len(table.lengths) else table.episode
-    returns = np.bincount(episode, weights=table.reward, minlength=len(table.lengths))
+    returns = np.bincount(table.episode[1:], weights=table.reward, minlength=len(table.lengths))
     rewards = np.delete(table.previous_reward, table.starts[(table.made_up & NO_REWARD) > 0] - 1)
     found = {"return": _moments_of(returns)}
     if len(rewards):

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,13 +9,13 @@ import torch
 from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.columns import Indices, packed
+from pfrl_like.columns import Indices, packed, stacks
 from pfrl_like.dataset.check import Finding, findings, statistics
 from pfrl_like.dataset.conventions import in_named_convention, table_from_arrays, warn_of_integer_vectors
 from pfrl_like.dataset.episode import Episode
 from pfrl_like.dataset.sources import DatasetSources
 from pfrl_like.dataset.table import NEXT_ROW, Table, part
-from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions, is_image
+from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
@@ -214,10 +213,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """
         dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
-            kinds = {True: "discrete", False: "continuous"}
-            raise ValueError(
-                f"dataset: has {kinds[dataset.discrete_action]} actions, expected {kinds[self.discrete_action]} ones"
-            )
+            came, expected = (("continuous", "discrete")[each.discrete_action] for each in (dataset, self))
+            raise ValueError(f"dataset: has {came} actions, expected {expected} ones")
         self._extend(dataset.table)
         self._known_actions = max(self._known_actions, dataset._known_actions)
 
@@ -328,7 +325,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         if num_steps not in (1, columns.window_steps):  # several views of the table share its store
             columns.find_windows(table.steps, num_steps)
         rows = table.steps[index]
-        stacked = partial(table.frames, n_frames=n_frames) if n_frames > 1 and is_image(table) else None
+        stacked = stacks(columns, n_frames) if n_frames > 1 else None
         batch = columns.batch(
             rows, index, None, num_steps, gamma, device,
             next_actions=next_actions, continuation=continuation, stacked=stacked,
@@ -410,6 +407,5 @@ def _all_single(batch: Batch) -> Batch:
     def single(values: Any) -> Any:
         return map_nested(lambda tensor: tensor.float() if tensor.dtype == torch.float64 else tensor, values)
 
-    names = ("obs", "next_obs", "action", "next_action")
-    batch = batch.replace(**{name: single(getattr(batch, name)) for name in names})
-    return batch.replace(continuation=batch.continuation and batch.continuation.map(single))
+    changes = {name: single(getattr(batch, name)) for name in ("obs", "next_obs", "action", "next_action")}
+    return batch.replace(**changes, continuation=batch.continuation and batch.continuation.map(single))

@@ -48,17 +48,15 @@ def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
         raise ValueError("buffer: expected actions that are numbers or vectors of numbers")
     rows, ends = in_episodes(columns, rows)
     at, following = columns.obs_row[rows], columns.next_row[rows]
-    told = following[ends] != at[ends]
-    terminal = columns.terminal[rows[ends]]
-    chosen = action.take(rows, 0)
+    told, terminal = following[ends] != at[ends], columns.terminal[rows[ends]]
     discrete = action.ndim == 1 and action.dtype.kind != "f"
-    chosen = chosen.astype(np.int64) if discrete else chosen.reshape(len(chosen), -1)
+    chosen = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
     extended = told | terminal
-    # A state that was not told is, as elsewhere, shown as the one before.
-    end_obs = following[ends][extended]
     held = columns.further(rows).get("log_prob")
+    # A state that was not told is, as elsewhere, shown as the one before.
     table = assembled(
-        columns.obs, chosen, columns.reward[rows], terminal, ends, extended, obs_row=at, end_obs=end_obs,
+        columns.obs, chosen, columns.reward[rows], terminal, ends, extended,
+        obs_row=at, end_obs=following[ends][extended],
         log_prob=None if held is None else log_probs_of("log_prob", held, len(rows), discrete),
     )  # fmt: skip
     return joined([table.with_made_up(table.made_up | np.where(~told & terminal, NO_OBS, 0))]), discrete

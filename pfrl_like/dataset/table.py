@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Columns, Field, Indices, SharedRows, joined_frames, shared_field
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field, stacks
 from pfrl_like.columns.leaves import Rows, first_seen
 from pfrl_like.columns.structure import map_structure
 
@@ -244,7 +244,7 @@ class Table:
         return self.obs.stacked(at)
 
     def frames(self, rows: Indices, n_frames: int, *, following: bool = False) -> NDArray[Any]:
-        """For each row the last `n_frames` observations of its episode, oldest first, joined along their first axis.
+        """For each row the last `n_frames` images of its episode, oldest first, joined along their first axis.
 
         Where the episode has not had so many, zeros stand for those that are missing.
 
@@ -253,11 +253,9 @@ class Table:
             n_frames: How many.
             following: End with the observation after the step rather than with its own.
         """
-        back = np.arange(n_frames - 1, -1, -1)
-        position = self.position[rows] + following
-        there = position[:, None] >= back
-        at = self.obs_row[np.where(there, (rows + following)[:, None] - back, rows[:, None]) - 1]
-        return joined_frames(self.obs, at, there)
+        stacked = stacks(self.columns, n_frames)
+        assert stacked is not None
+        return stacked(rows, following=following)
 
     def like(self, other: "Table") -> "Table":
         """The same in the dtypes and the reward convention of another table.

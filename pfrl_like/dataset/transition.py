@@ -303,14 +303,9 @@ class TransitionMiniBatch(Sequence[Transition]):
 
 def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
     """The observations of some steps, [B, ...], images stacked; those after them if `following`."""
-    if n_frames > 1 and is_image(table):
+    if n_frames > 1 and table.is_array and len(table.obs_shape) == 3:
         return table.frames(rows, n_frames, following=following)
     return table.next_observations(rows) if following else table.observations(rows)
-
-
-def is_image(table: Table) -> bool:
-    """Whether observations are arrays of three axes."""
-    return table.is_array and len(table.obs_shape) == 3
 
 
 def stacked_shape(shape: tuple[int, ...], n_frames: int) -> tuple[int, ...]:

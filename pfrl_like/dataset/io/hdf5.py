@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
 from pfrl_like.dataset.table import SAME_ROW
@@ -253,8 +252,7 @@ def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
         whole = not node.chunks and node.id.get_storage_size() == node.nbytes
         offset = node.id.get_offset() if whole else None
     if offset is not None:
-        mapped: NDArray[Any] = np.memmap(path, file.numbers(node).dtype, "r", offset, node.shape)
-        return mapped
+        return np.memmap(path, file.numbers(node).dtype, "r", offset, node.shape)
     if memory_map:
         raise ValueError("observations cannot be mapped: they are nested, chunked or compressed")
     return file.read("observations")
