@@ -27,7 +27,7 @@ from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_direct
 
 #: Names in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_LARGEST = 1 << 24  # of crash.json, in bytes
+_LARGEST = 1 << 24  # of crash.json and of an answer, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
@@ -90,7 +90,11 @@ def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
         raise CheckpointError(directory, f"has no agent: {record['agent_not_saved']}")
     batch = _read_batch(os.path.join(directory, BATCH))
     agent.load(os.path.join(directory, AGENT))
-    return agent.diagnose(batch, _streams(record, directory))
+    try:
+        streams = GlobalStreams.from_plain(record["streams"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(os.path.join(directory, CRASH), f"holds no random streams: {error}") from error
+    return agent.diagnose(batch, streams)
 
 
 def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -156,13 +160,6 @@ def _read_batch(path: str) -> Batch:
         raise CheckpointError(path, f"holds no minibatch that could be learnt from: {error}") from error
 
 
-def _streams(record: Mapping[str, Any], directory: str | os.PathLike[str]) -> GlobalStreams:
-    try:
-        return GlobalStreams.from_plain(record["streams"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(os.path.join(directory, CRASH), f"holds no random streams: {error}") from error
-
-
 def check_owner(path: str, command: Sequence[str], directory: str, advice: str) -> None:
     """Refuse to start what a file of somebody else names; say what is started.
 
@@ -180,7 +177,6 @@ def check_owner(path: str, command: Sequence[str], directory: str, advice: str) 
     print(f"starting {shlex.join(command)} in {directory}", file=sys.stderr)
 
 
-_LARGEST_ANSWER = 1 << 24  # of an answer, in bytes
 _LAST_WORDS = 2000  # bytes of what a program that failed has printed
 
 
@@ -241,7 +237,7 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
                 f"{place}; if it makes that agent in another way now, load it yourself with "
                 "pfrl_like.experiments.replay_crash"
             )
-        return read_json(order.answer, _LARGEST_ANSWER)
+        return read_json(order.answer, _LARGEST)
 
 
 def train_again(record: Mapping[str, Any], order: Order) -> None:
