@@ -6,7 +6,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 
-from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, command_of, in_words, read_crash, start_again
+from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, in_words, read_crash, start_again
 from pfrl_like.debug.trace_diff import Found, Parting, explanations, first_record, first_tensors, look_closely
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
@@ -55,8 +55,7 @@ def _replay(arguments: argparse.Namespace) -> int:
     record = read_crash(directory)
     print(f"step {record['t']}: {record['error']}\nthen: {in_words(record)}", flush=True)
     if not arguments.program:
-        advice = "if that may run, give it after --"
-        check_owner(os.path.join(directory, CRASH), command_of(record), record["directory"], advice)
+        check_owner(os.path.join(directory, CRASH), record, "if that may run, give it after --")
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
     print(f"now: {again}\n     {found['in_words']}" if again else "now: the update is made, all its numbers are finite")

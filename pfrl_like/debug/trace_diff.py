@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.debug.crash_replay import RerunError, check_owner, command_of, place_of, train_again
+from pfrl_like.debug.crash_replay import RerunError, check_owner, place_of, train_again
 from pfrl_like.debug.trace import CHANNELS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import Order
@@ -263,8 +263,8 @@ def first_of_all(a: str, b: str) -> dict[str, Parting]:
     lines = lines_of(a), lines_of(b)
     streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
-    first = [{start: part[start]} if start in part else {} for part in streams]
-    unlike = {*differing(*(part.get(start, {}) for part in streams))}
+    first = [{start: part.get(start, {})} for part in streams]
+    unlike = differing(*(part[start] for part in first))
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
         _FROM_START: first_of_lines(*first),
@@ -286,7 +286,7 @@ def _only(lines: Lines, streams: bool) -> Lines:
 def _trained_again(outdir: str, order: Order) -> str:
     """Where what a run leaves that is trained again."""
     record = record_of(outdir)
-    check_owner(os.path.join(outdir, RECORD), command_of(record), record["directory"], "it is not started")
+    check_owner(os.path.join(outdir, RECORD), record, "it is not started")
     train_again(record, order)
     steps = read_records(order.diverted)["t"]
     if not len(steps) or steps[-1] < order.until:
