@@ -27,7 +27,7 @@ from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_direct
 
 #: Names in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_LARGEST = 1 << 24  # of crash.json, in bytes
+_LARGEST = 1 << 24  # of crash.json and of an answer, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
@@ -90,7 +90,11 @@ def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
         raise CheckpointError(directory, f"has no agent: {record['agent_not_saved']}")
     batch = _read_batch(os.path.join(directory, BATCH))
     agent.load(os.path.join(directory, AGENT))
-    return agent.diagnose(batch, _streams(record, directory))
+    try:
+        streams = GlobalStreams.from_plain(record["streams"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CheckpointError(os.path.join(directory, CRASH), f"holds no random streams: {error}") from error
+    return agent.diagnose(batch, streams)
 
 
 def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -156,31 +160,24 @@ def _read_batch(path: str) -> Batch:
         raise CheckpointError(path, f"holds no minibatch that could be learnt from: {error}") from error
 
 
-def _streams(record: Mapping[str, Any], directory: str | os.PathLike[str]) -> GlobalStreams:
-    try:
-        return GlobalStreams.from_plain(record["streams"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(os.path.join(directory, CRASH), f"holds no random streams: {error}") from error
-
-
-def check_owner(path: str, command: Sequence[str], directory: str, advice: str) -> None:
+def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
     """Refuse to start what a file of somebody else names; say what is started.
 
     Args:
         path: The file.
-        command: What it names.
-        directory: Where that runs.
+        record: What it holds.
         advice: What to do if it is somebody else's.
 
     Raises:
         CheckpointError: If it is.
+        RerunError: As `command_of`.
     """
+    command = shlex.join(command_of(record))
     if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
-        raise CheckpointError(path, f"is another user's file, and names the program {shlex.join(command)}: {advice}")
-    print(f"starting {shlex.join(command)} in {directory}", file=sys.stderr)
+        raise CheckpointError(path, f"is another user's file, and names the program {command}: {advice}")
+    print(f"starting {command} in {record['directory']}", file=sys.stderr)
 
 
-_LARGEST_ANSWER = 1 << 24  # of an answer, in bytes
 _LAST_WORDS = 2000  # bytes of what a program that failed has printed
 
 
@@ -241,7 +238,7 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
                 f"{place}; if it makes that agent in another way now, load it yourself with "
                 "pfrl_like.experiments.replay_crash"
             )
-        return read_json(order.answer, _LARGEST_ANSWER)
+        return read_json(order.answer, _LARGEST)
 
 
 def train_again(record: Mapping[str, Any], order: Order) -> None:
@@ -255,12 +252,11 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
         RerunError: If it cannot be started, or ends before it trains.
     """
     os.makedirs(order.scratch)
-    said = os.path.join(order.scratch, "output.txt")
-    with open(said, "wb") as output:
+    with open(os.path.join(order.scratch, "output.txt"), "w+b") as output:
         code = _start(record, order, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+        output.seek(0)
+        words = output.read()[-_LAST_WORDS:].decode(errors="replace")
     if code or not os.path.isdir(order.diverted):
-        with open(said, "rb") as output:
-            words = output.read()[-_LAST_WORDS:].decode(errors="replace")
         when = "" if os.path.isdir(order.diverted) else f" before it trained an agent in {order.outdir}"
         raise RerunError(f"{' '.join(command_of(record))} has ended with code {code}{when}; it said last:\n{words}")
 
@@ -271,11 +267,9 @@ def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (),
     set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # and no others
     now = {name: value for name, value in os.environ.items() if name not in set_then}
     then = {name: value for name, value in set_then.items() if isinstance(value, str)}
+    env = {**now, **then, VARIABLE: order.to_text()}
     try:
-        return subprocess.run(
-            started, cwd=record["directory"], env={**now, **then, VARIABLE: order.to_text()},
-            check=False, **streams,
-        ).returncode  # fmt: skip
+        return subprocess.run(started, cwd=record["directory"], env=env, check=False, **streams).returncode
     except OSError as error:
         raise RerunError(f"{' '.join(started)} cannot be started: {error}") from error
 

@@ -90,6 +90,8 @@ class Trace:
         """Do what is due now, and find out when something will be due again."""
         t, interval = clock.t, self.interval
         self._digest()
+        if len(self._records) >= _WAITING:
+            self._write_records()
         if self._order is not None:
             self._look_closely(self._order.since, self._order.until)
         elif interval is not None and t // interval != clock.previous_t // interval:
@@ -117,10 +119,10 @@ class Trace:
             self._t = self._pending[-1][0]
         self._last = done, seen, got, learnt
         self._pending.clear()
-        if len(self._records) >= _WAITING:
-            self._write_records()
 
     def _write_records(self) -> None:
+        """Write the records of all steps so far."""
+        self._digest()
         records, self._records = self._records, bytearray()
         self._file.append(records)
 
@@ -130,7 +132,6 @@ class Trace:
         Args:
             **more: Further checksums.
         """
-        self._digest()
         self._write_records()
         self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._written_at = self._t
@@ -141,7 +142,6 @@ class Trace:
         Raises:
             CheckpointError: If that cannot be.
         """
-        self._digest()
         self._write_records()
         for file in self.writes_to:
             file.flush()
@@ -149,7 +149,6 @@ class Trace:
 
     def saved_state(self) -> dict[str, Any]:
         """The checksums so far, of how many records, and what losses since the last step have gone into."""
-        self._digest()
         self._write_records()
         trails = [part.trail for part in self._trailed]
         return {"t": self._t, "records": self._file.size // _SIZE, "sums": [*self._last], "trails": trails}
@@ -186,13 +185,15 @@ class Trace:
 
 
 def read_records(outdir: str) -> Any:
-    """The records of a run, an array of `RECORD`; a torn last one is left out, and without a file there is none."""
-    try:
-        with open(os.path.join(outdir, RECORDS), "rb") as file:
-            content = file.read()
-    except FileNotFoundError:
-        return np.zeros(0, RECORD)
-    return np.frombuffer(content, RECORD, count=len(content) // _SIZE)
+    """The records of a run, an array of `RECORD`; a torn last one is left out.
+
+    Raises:
+        CheckpointError: If there is no file of them.
+    """
+    path = os.path.join(outdir, RECORDS)
+    if not os.path.isfile(path):
+        raise CheckpointError(outdir, f"holds no trace of a run: there is no {RECORDS} in it")
+    return np.fromfile(path, RECORD)
 
 
 def read_tensors(outdir: str) -> list[dict[str, Any]]:
@@ -210,17 +211,14 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
         return
     with open(path, "rb") as file:
         while (text := file.readline(_LONGEST_LINE)).endswith(b"\n"):
-            yield text, _line(text, path)
-
-
-def _line(text: bytes, path: str) -> dict[str, Any]:
-    try:
-        line = json.loads(text)
-        if type(line["t"]) is int and isinstance(line["tensors"], dict):
-            return {"t": line["t"], "tensors": line["tensors"]}
-    except (ValueError, KeyError, TypeError, RecursionError):
-        pass
-    raise CheckpointError(path, f"holds a line that is none of a trace: {text[:80]!r}")
+            try:
+                line = json.loads(text)
+                is_known = type(line["t"]) is int and isinstance(line["tensors"], dict)
+            except (ValueError, KeyError, TypeError, RecursionError):
+                is_known = False
+            if not is_known:
+                raise CheckpointError(path, f"holds a line that is none of a trace: {text[:80]!r}")
+            yield text, line
 
 
 def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
@@ -229,21 +227,16 @@ def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
     No step is 0. The file, which may be long, is read in pieces, and not beyond that step.
     """
     count, sums = 0, (0, 0, 0, 0)
-    for records in _pieces_of(outdir):
-        beyond = np.flatnonzero((records["t"] == 0) | (records["t"] > t))
-        known = records[: beyond[0]] if len(beyond) else records
-        if len(known):
-            sums = tuple(known[-1].tolist()[1:])
-        count += len(known)
-        if len(beyond):
-            break
-    return count, sums
-
-
-def _pieces_of(outdir: str) -> Iterator[Any]:
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:
-        while len(content := file.read(_WAITING)) >= _SIZE:
-            yield np.frombuffer(content, RECORD, count=len(content) // _SIZE)
+        while len(records := np.fromfile(file, RECORD, _WAITING // _SIZE)):
+            beyond = np.flatnonzero((records["t"] == 0) | (records["t"] > t))
+            known = records[: beyond[0]] if len(beyond) else records
+            if len(known):
+                sums = tuple(known[-1].tolist()[1:])
+            count += len(known)
+            if len(beyond):
+                break
+    return count, sums
 
 
 def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfrl_like.debug.crash_replay import RerunError, check_owner, command_of, place_of, train_again
-from pfrl_like.debug.trace import CHANNELS, RECORDS, read_records, read_tensors
+from pfrl_like.debug.crash_replay import RerunError, check_owner, place_of, train_again
+from pfrl_like.debug.trace import CHANNELS, read_records, read_tensors
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import Order
 from pfrl_like.runs.checksums import STREAM
@@ -58,12 +58,12 @@ def first_record(a: str, b: str) -> Parting:
     Raises:
         CheckpointError: If a directory holds no trace.
     """
-    return _parting(_records(a), _records(b), a, b)
+    return _parting(read_records(a), read_records(b), a, b)
 
 
 def repetition(outdir: str, again: str) -> Parting:
     """Likewise, of a run and the part of it that was trained again."""
-    records, now = _records(outdir), _records(again)
+    records, now = read_records(outdir), read_records(again)
     return _parting(records[np.isin(records["t"], now["t"])], now, "the run", "its repetition")
 
 
@@ -119,33 +119,22 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-def _records(outdir: str) -> Any:
-    if not os.path.isfile(os.path.join(outdir, RECORDS)):
-        raise CheckpointError(outdir, f"holds no trace of a run: there is no {RECORDS} in it")
-    return read_records(outdir)
-
-
 #: What differs in the records of any two runs.
 _ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
 _LARGEST = 1 << 24  # of arguments, in bytes
 _HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
+_KERNELS = "other kernels compute, which round otherwise"
 
 #: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
-_WHY = {
+_WHY: dict[str | tuple[str, ...], str] = {
     _HASHES: "sets of text have another order",
-    "settings.ATEN_CPU_CAPABILITY": "other kernels compute, which round otherwise",
-    "settings.cpu_capability": "other kernels compute, which round otherwise",
-    "settings.deterministic": "other kernels compute, which round otherwise",
-    "settings.CUBLAS": "sums are made in another order",
-    "settings": "sums are made in another order",
-    "hardware.torch_threads": "sums are made in another order",
-    "hardware": "other kernels compute, which round otherwise",
-    "device": "other kernels compute, which round otherwise",
+    ("settings.ATEN_CPU_CAPABILITY", "settings.cpu_capability", "settings.deterministic"): _KERNELS,
+    ("settings", "hardware.torch_threads"): "sums are made in another order",
+    ("hardware", "device"): _KERNELS,
     "seeds": "other random numbers were drawn from the start",
     "versions": "another version computes",
     "git_head": "the program may be another one",
-    "command": "other arguments",
-    "arguments": "other arguments",
+    ("command", "arguments"): "other arguments",
 }
 
 
@@ -174,15 +163,9 @@ def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str
         yield f"{name}: {one.get(name)!r} and {other.get(name)!r}{why}"
     if _HASHES not in differ and one.get(_HASHES) in (None, "random") and not (differ and repeats):
         yield f"{_HASHES}: not set, so that sets of text have another order in every process"
-    yield from dict.fromkeys(line for record in (one, other) for line in _without_control(record))
-
-
-def _without_control(record: Mapping[str, Any]) -> Iterator[str]:
-    """What lets two runs differ although their records do not."""
-    if not str(record.get("device")).startswith("cuda"):
-        return
-    yield "device: a GPU, whose losses a trace has of every 100 updates"
-    if not record.get("settings.deterministic"):
+    if on_gpu := [record for record in (one, other) if str(record.get("device")).startswith("cuda")]:
+        yield "device: a GPU, whose losses a trace has of every 100 updates"
+    if not all(record.get("settings.deterministic") for record in on_gpu):
         yield "settings.deterministic: off on a GPU, where kernels may then make sums in another order every time"
 
 
@@ -280,8 +263,8 @@ def first_of_all(a: str, b: str) -> dict[str, Parting]:
     lines = lines_of(a), lines_of(b)
     streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
-    first = [{start: part[start]} if start in part else {} for part in streams]
-    unlike = {*differing(*(part.get(start, {}) for part in streams))}
+    first = [{start: part.get(start, {})} for part in streams]
+    unlike = differing(*(part[start] for part in first))
     drawn = [{t: {name: part[t][name] for name in part[t] if name not in unlike} for t in part} for part in streams]
     return {
         _FROM_START: first_of_lines(*first),
@@ -303,7 +286,7 @@ def _only(lines: Lines, streams: bool) -> Lines:
 def _trained_again(outdir: str, order: Order) -> str:
     """Where what a run leaves that is trained again."""
     record = record_of(outdir)
-    check_owner(os.path.join(outdir, RECORD), command_of(record), record["directory"], "it is not started")
+    check_owner(os.path.join(outdir, RECORD), record, "it is not started")
     train_again(record, order)
     steps = read_records(order.diverted)["t"]
     if not len(steps) or steps[-1] < order.until:

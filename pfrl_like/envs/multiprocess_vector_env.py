@@ -15,7 +15,6 @@ from pfrl_like.env import VectorEnv
 from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
 from pfrl_like.envs.vector_stream import check_action_count, cut_step, join_steps, seed_list, skip_mask
 from pfrl_like.errors import EnvError, WorkerError
-from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import sendable
 from pfrl_like.utils.checks import check_counts, check_seconds
 
@@ -79,7 +78,6 @@ class MultiprocessVectorEnv(VectorEnv):
         self._failure: WorkerError | None = None
         self._shared = SharedObservations(None, self.num_envs)
         factories = [sendable(make_env, f"env_fns[{i}]", start_method) for i, make_env in enumerate(env_fns)]
-        ensure_tracker()
         self._replaces = on_worker_failure == "restart"
         restarts = max_restarts if self._replaces else 0
         self._workers = EnvWorkers(factories, _entropy(), start_method, step_timeout, restarts)

@@ -27,7 +27,6 @@ from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.optimizers import share_state
-from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.processes.worker import chosen_method, sendable
 from pfrl_like.runs.loop import Callback
 from pfrl_like.runs.run_directory import check_directory, progress_of, set_aside
@@ -186,7 +185,6 @@ def train_agent_async(
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
-        ensure_tracker()
         context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
         set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
         totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])

@@ -18,7 +18,6 @@ from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.processes import SharedArrays
-from pfrl_like.processes.shared_arrays import ensure_tracker
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
@@ -98,7 +97,6 @@ def setup_actor_learner_training(
     check_counts(optional=True, n_updates=n_updates)
     if updates_per_step is not None and not updates_per_step > 0:
         raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
-    ensure_tracker()
     weights = SharedWeights([getattr(agent, name) for name in agent.acting_attributes])
     counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
     counts.arrays[STEPS][0] = agent.t

@@ -96,22 +96,15 @@ class PipeEnd(WaitingEnd):
         os.set_blocking(self._descriptor, False)
         self._unsent = memoryview(b"")
         self._size = 0  # of the message that comes, once its length has come
-        self._chunks: list[bytes] = []  # of what comes, until it is whole
-        self._n_came = 0  # bytes in them
+        self._came = bytearray()  # of what comes, until it is whole
 
     def send(self, message: Any) -> bool:
         """As that of `WaitingEnd`."""
         packed = pickled(message)
         size = len(packed)
         length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
-        data = length + packed
-        try:
-            sent = os.write(self._descriptor, data)
-        except BlockingIOError:
-            sent = 0
-        if sent < len(data):
-            self._unsent = memoryview(data)[sent:]
-        return sent == len(data)
+        self._unsent = memoryview(length + packed)
+        return self.flush()
 
     def flush(self) -> bool:
         """As that of `WaitingEnd`."""
@@ -140,42 +133,20 @@ class PipeEnd(WaitingEnd):
         self._descriptor = -1  # the number may soon be another file's
         super().close()
 
-    def _bytes(self, count: int) -> bytes:
+    def _bytes(self, count: int) -> bytearray:
         """So many, or an error if they have not all come; what has come is kept."""
-        while True:
-            chunk = os.read(self._descriptor, min(count - self._n_came, _MOST))
-            if len(chunk) == count:
-                return chunk
+        while len(self._came) < count:
+            chunk = os.read(self._descriptor, min(count - len(self._came), _MOST))
             if not chunk:
                 raise EOFError
-            self._chunks.append(chunk)
-            self._n_came += len(chunk)
-            if self._n_came == count:
-                whole = b"".join(self._chunks)
-                self._chunks, self._n_came = [], 0
-                return whole
+            self._came += chunk
+        whole, self._came = self._came, bytearray()
+        return whole
 
 
 def pipe_end(connection: Connection) -> WaitingEnd:
     """The end that does what can be done on this system."""
     return WaitingEnd(connection) if sys.platform == "win32" else PipeEnd(connection)
-
-
-def dies_before_it_takes_more(connection: Connection, death: int, timeout: float) -> bool:
-    """Wait until a worker's pipe takes more.
-
-    Args:
-        connection: The end that could not send all.
-        death: Descriptor that becomes readable when the worker dies.
-        timeout: Seconds to wait at most.
-
-    Returns:
-        Whether the worker has died; its pipe may live on in another process.
-    """
-    poll = select.poll()
-    poll.register(connection.fileno(), select.POLLOUT)
-    poll.register(death, select.POLLIN)
-    return death in dict(poll.poll(timeout * 1000))
 
 
 class Doorbell:
@@ -186,22 +157,19 @@ class Doorbell:
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, bool]] = {}  # descriptor: worker, whether it is the pipe
-        self._channels: dict[int, Connection] = {}
-        self._deaths: dict[int, int] = {}
+        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: worker, the pipe if it is that one
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:
         """Listen to one more worker."""
-        self._channels[index], self._deaths[index] = channel, death
-        for descriptor, is_pipe in ((channel.fileno(), True), (death, False)):
-            self._owners[descriptor] = (index, is_pipe)
+        for descriptor, pipe in ((channel.fileno(), channel), (death, None)):
+            self._owners[descriptor] = (index, pipe)
             if self._poll is not None:
                 self._poll.register(descriptor, select.POLLIN)
 
     def remove(self, index: int) -> None:
         """Listen to a worker no longer; its pipe and descriptor are still open."""
-        for descriptor in (self._channels.pop(index).fileno(), self._deaths.pop(index)):
+        for descriptor in [each for each, (owner, _) in self._owners.items() if owner == index]:
             del self._owners[descriptor]
             if self._poll is not None:
                 self._poll.unregister(descriptor)
@@ -218,14 +186,14 @@ class Doorbell:
         """
         rung: dict[int, bool] = {}
         for descriptor in self._readable(timeout):
-            index, is_pipe = self._owners[descriptor]
-            rung[index] = is_pipe or rung.get(index, False)
+            index, pipe = self._owners[descriptor]
+            rung[index] = pipe is not None or rung.get(index, False)
         return rung
 
     def _readable(self, timeout: float | None) -> list[int]:
         if self._poll is not None:
             return [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
-        ready = wait([*self._channels.values(), *self._deaths.values()], timeout)
+        ready = wait([pipe or descriptor for descriptor, (_, pipe) in self._owners.items()], timeout)
         return [item if isinstance(item, int) else item.fileno() for item in ready]
 
 

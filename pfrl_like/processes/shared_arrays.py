@@ -4,7 +4,6 @@ import contextlib
 import itertools
 import os
 import time
-from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
@@ -81,15 +80,6 @@ class SharedArrays:
     def __del__(self) -> None:
         if hasattr(self, "arrays"):  # it was made; the arrays have to go before the memory they point into
             self.close()
-
-
-def ensure_tracker() -> None:
-    """Start the process that cleans up shared memory after a crash, so that forked workers share it with the parent.
-
-    A worker forked before would start one of its own, which at the worker's end would take the parent's memory for a
-    leak and remove it.
-    """
-    resource_tracker.ensure_running()
 
 
 def _offsets(layout: Layout) -> list[int]:

@@ -5,11 +5,12 @@ Nor do the programs that they start: each worker leads a session of its own, whi
 
 import contextlib
 import os
+import select
 import signal
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from multiprocessing.connection import wait as wait_for_any
@@ -17,24 +18,8 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes.pipe_end import (
-    UNFINISHED,
-    Countdown,
-    Doorbell,
-    WaitingEnd,
-    dies_before_it_takes_more,
-    pipe_end,
-)
-from pfrl_like.processes.worker import (
-    GUARD_HINT,
-    LAST_WORDS,
-    Failure,
-    Finished,
-    context_of,
-    end_groups,
-    interrupt_blocked,
-    run_worker,
-)
+from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, Doorbell, WaitingEnd, pipe_end
+from pfrl_like.processes.worker import GUARD_HINT, LAST_WORDS, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
 #: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.
@@ -66,6 +51,8 @@ class _Child:
         death: Descriptor that becomes readable when it ends; -1 before it has started.
         doorbell: Waits for this worker alone.
         inbox: What `receive` found and was not asked for.
+        ended: Whether its last news has come.
+        answered: Whether anything else has.
     """
 
     process: BaseProcess
@@ -76,6 +63,8 @@ class _Child:
     death: int = -1
     doorbell: Doorbell = field(default_factory=Doorbell)
     inbox: deque[Any] = field(default_factory=deque)
+    ended: bool = False
+    answered: bool = False
 
 
 class Workers:
@@ -115,8 +104,6 @@ class Workers:
         self.start_method: str = self._context.get_start_method()
         self._target, self._name = target, name
         self._children: list[_Child] = []
-        self._ended: set[int] = set()
-        self._answered: set[int] = set()  # at least once
         self._doorbell = Doorbell()  # of all
         self.closed = False
         self._owner = os.getpid()
@@ -136,7 +123,7 @@ class Workers:
     @property
     def running(self) -> frozenset[int]:
         """The workers from which neither `Finished` nor `Failure` has come yet."""
-        return frozenset(range(len(self))) - self._ended
+        return frozenset(index for index, child in enumerate(self._children) if not child.ended)
 
     def send(self, index: int, message: Any, timeout: float | None = None) -> None:
         """Send something to one worker.
@@ -149,13 +136,13 @@ class Workers:
         Raises:
             WorkerError: If that worker has ended or lets the time pass, which ends it where it is.
         """
-        if self.closed or index in self._ended:
+        if self.closed or self._children[index].ended:
             raise WorkerError(index, "had ended before")
         try:
             if not self._children[index].channel.send(message):
                 self._send_rest(index, Countdown(timeout))
         except OSError:  # its end of the pipe is closed
-            raise _worker_error(index, self._last_news(index)) from None
+            raise self._ended(index) from None
 
     def wait(self, timeout: float | None = None) -> list[tuple[int, Any]]:
         """Wait until some workers have sent something or ended.
@@ -168,7 +155,7 @@ class Workers:
             Empty after the time-out, when all workers have ended, and if only a part of a message has come.
         """
         kept = [(index, child.inbox.popleft()) for index, child in enumerate(self._children) if child.inbox]
-        if kept or len(self._ended) == len(self):
+        if kept or not self.running:
             return kept
         news = [(index, self._read(index, speaks)) for index, speaks in self._doorbell.wait(timeout).items()]
         return [(index, message) for index, message in news if message is not UNFINISHED]
@@ -207,7 +194,7 @@ class Workers:
         """Have a worker that hangs say where, which ends it, by force if it must be; empty if it cannot."""
         self.interrupt(index)
         countdown = Countdown(_WORDS)
-        while index not in self._ended and (left := countdown.left()) > 0:
+        while not self._children[index].ended and (left := countdown.left()) > 0:
             for _, speaks in self._children[index].doorbell.wait(left).items():
                 message = self._read(index, speaks)
                 if isinstance(message, Failure) and message.traceback_text:
@@ -226,10 +213,8 @@ class Workers:
         child.process.kill()
         child.process.join(timeout=5.0)
         end_groups([(child.process.pid or 0, child.started)], HURRY[1])
-        if index not in self._ended:
+        if not child.ended:
             self._doorbell.remove(index)
-        self._ended.discard(index)
-        self._answered.discard(index)
         child.channel.close()
         _close_death(child)
         self._start(index, arguments)
@@ -264,13 +249,12 @@ class Workers:
         child = _Child(process, pipe_end(parent_end), words, to_lifeline)
         self._children[index : index + 1] = [child]  # now, so that a forked worker closes its copies
         try:
-            with interrupt_blocked():
+            with _interrupt_blocked():
                 process.start()
-        except (EOFError, ConnectionError) as error:  # the fork server died while it imported the main script
+        except BaseException as error:
             self.close()
-            raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
-        except BaseException:
-            self.close()
+            if isinstance(error, EOFError | ConnectionError):  # the fork server died while it imported the main script
+                raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
             raise
         finally:
             worker_end.close()
@@ -281,21 +265,23 @@ class Workers:
             doorbell.add(index, child.channel.connection, child.death)
 
     def _send_rest(self, index: int, countdown: Countdown) -> None:
-        channel = self._children[index].channel
-        while not channel.flush():
+        child, poll = self._children[index], select.poll()
+        poll.register(child.channel.connection.fileno(), select.POLLOUT)
+        poll.register(child.death, select.POLLIN)
+        while not child.channel.flush():
             left = countdown.left()
             if left <= 0:
                 raise self._late(index)
-            if dies_before_it_takes_more(channel.connection, self._children[index].death, min(left, _GLANCE)):
-                raise _worker_error(index, self._last_news(index))
+            if child.death in dict(poll.poll(min(left, _GLANCE) * 1000)):  # its pipe may live on in another process
+                raise self._ended(index)
 
-    def _last_news(self, index: int) -> Failure | Finished:
-        """Of a worker that has ended; what it said before is passed over."""
+    def _ended(self, index: int) -> WorkerError:
+        """The last news of a worker that has ended; what it said before is passed over."""
         while True:
             for _, speaks in self._children[index].doorbell.wait(None).items():
                 news = self._read(index, speaks)
                 if isinstance(news, _NEWS):
-                    return news
+                    return WorkerError(index, news.reason, news.traceback_text)
 
     def _late(self, index: int) -> WorkerError:
         return WorkerError(index, f"has not answered in time{self.limit()}", self.last_words(index))
@@ -306,12 +292,12 @@ class Workers:
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
         """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
-        inbox = self._children[index].inbox
-        while not inbox:
-            if self.closed or index in self._ended:
+        child = self._children[index]
+        while not child.inbox:
+            if self.closed or child.ended:
                 raise WorkerError(index, "had ended before")
             left = countdown.left()
-            rung = self._children[index].doorbell.wait(max(min(left, _GLANCE), 0.0))
+            rung = child.doorbell.wait(max(min(left, _GLANCE), 0.0))
             if not rung and left <= _GLANCE:
                 raise self._late(index)
             for other, speaks in (rung or self._doorbell.wait(0.0)).items():
@@ -322,25 +308,26 @@ class Workers:
                 elif not isinstance(message, _NEWS):
                     self._children[other].inbox.append(message)
                 elif isinstance(message, Failure) or other == index:
-                    raise _worker_error(other, message)
-        return inbox.popleft()
+                    raise WorkerError(other, message.reason, message.traceback_text)
+        return child.inbox.popleft()
 
     def _read(self, index: int, speaks: bool = True) -> Any:
         """The next message of a worker that has rung; one that died in silence may have left its pipe to a child.
 
         `UNFINISHED` if the rest of it has yet to come.
         """
+        child = self._children[index]
         try:
-            message = self._children[index].channel.recv() if speaks else self._death(index)
+            message = child.channel.recv() if speaks else self._death(index)
         except (EOFError, OSError):
             message = self._death(index)
         except Exception as error:
             message = Failure(f"sent what cannot be read here ({type(error).__name__}: {error})")
         if isinstance(message, _NEWS):
-            self._ended.add(index)
+            child.ended = True
             self._doorbell.remove(index)
         elif message is not UNFINISHED:
-            self._answered.add(index)
+            child.answered = True
         return message
 
     def _death(self, index: int) -> Failure:
@@ -351,19 +338,12 @@ class Workers:
         if code is None:
             return Failure("has gone and left a process behind")
         if code < 0:
-            with contextlib.suppress(ValueError):
-                return Failure(f"was killed by signal {-code} ({signal.Signals(-code).name})")
-            return Failure(f"was killed by signal {-code}")
+            names = {int(each): f" ({each.name})" for each in signal.Signals}
+            return Failure(f"was killed by signal {-code}{names.get(-code, '')}")
         reason = f"ended with exit code {code} and told no error (os._exit does that); what it printed, if so, is above"
-        if self.start_method != "fork" and index not in self._answered:  # it may not even have begun
+        if self.start_method != "fork" and not self._children[index].answered:  # it may not even have begun
             reason += f". If the script has no main guard, {GUARD_HINT}"
         return Failure(reason)
-
-
-def _worker_error(index: int, news: Failure | Finished) -> WorkerError:
-    if isinstance(news, Failure):
-        return WorkerError(index, news.reason, news.traceback_text)
-    return WorkerError(index, "had finished before it answered")
 
 
 _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
@@ -375,6 +355,19 @@ def _close_inherited() -> None:
         for child in workers._children:
             for end in (child.channel, child.words, child.lifeline):
                 end.close()
+
+
+@contextlib.contextmanager
+def _interrupt_blocked() -> Iterator[None]:
+    """Hold back Ctrl-C, so that a starting child inherits the block and does not die of it with a long traceback."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _death_descriptor(process: BaseProcess) -> int:

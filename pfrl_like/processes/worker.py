@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import Any, ClassVar
 
 import cloudpickle  # type: ignore[import-untyped]
 
@@ -97,9 +98,14 @@ class Failure:
 
 @dataclass(frozen=True)
 class Finished:
-    """The last news of a worker whose target returned; `result` is what it returned."""
+    """The last news of a worker whose target returned; `result` is what it returned.
+
+    To who waits for something else it is a failure, whose reason and traceback it has.
+    """
 
     result: Any = None
+    reason: ClassVar[str] = "had finished before it answered"
+    traceback_text: ClassVar[str] = ""
 
 
 class Portable:
@@ -196,7 +202,12 @@ def run_worker(
         news = Finished(target(channel, index, *arguments))
     except BaseException as error:  # SystemExit and KeyboardInterrupt, too: the parent must hear of every end
         news = Failure(_describe(error), traceback.format_exc())
-    _report(channel, news)
+    try:
+        channel.send(news)
+    except OSError:  # the parent has gone or no longer listens
+        pass
+    except Exception as error:  # the result cannot be pickled
+        channel.send(Failure(_describe(error), traceback.format_exc()))
     if isinstance(news, Failure):
         sys.exit(1)
 
@@ -215,15 +226,6 @@ def _give_up(signum: int, _: object) -> None:
     """
     signal.signal(signum, lambda *_: None)
     raise SystemExit("ended from outside")
-
-
-def _report(channel: WaitingEnd, news: Failure | Finished) -> None:
-    try:
-        channel.send(news)
-    except OSError:  # the parent has gone or no longer listens
-        pass
-    except Exception as error:  # the result cannot be pickled
-        channel.send(Failure(_describe(error), traceback.format_exc()))
 
 
 def _describe(error: BaseException) -> str:
@@ -246,11 +248,6 @@ def _end_when_alone(lifeline: Connection, parent_pid: int) -> None:
 GUARD_HINT = (
     'put the part of the script that starts workers under `if __name__ == "__main__":`, or pass start_method="fork"'
 )
-#: What to do in a daemonic process.
-DAEMON_HINT = (
-    "worker processes cannot be started here: this process is daemonic, and may have no children. Use SerialVectorEnv "
-    "in it, in the place of MultiprocessVectorEnv, or start it with daemon=False"
-)
 
 
 def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
@@ -262,12 +259,25 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     """
     start_method = chosen_method(start_method)
     if multiprocessing.current_process().daemon:
-        raise RuntimeError(DAEMON_HINT)
+        raise RuntimeError(
+            "worker processes cannot be started here: this process is daemonic, and may have no children. Use "
+            "SerialVectorEnv in it, in the place of MultiprocessVectorEnv, or start it with daemon=False"
+        )
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
-    if start_method == "forkserver":
-        _preload_fork_server(target)
+    if (
+        start_method == "fork"
+    ):  # or a worker starts its own at its first shared memory, which at its end removes the parent's
+        resource_tracker.ensure_running()
+    elif start_method == "forkserver":
+        from multiprocessing import forkserver
+
+        server = getattr(forkserver, "_forkserver", None)
+        if getattr(server, "_preload_modules", None) == ["__main__"]:  # unless the user has chosen what it imports
+            modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
+            forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # once for all workers
+        forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
     return context
 
 
@@ -283,27 +293,3 @@ def chosen_method(start_method: str | None) -> str:
     if start_method not in available:
         raise ValueError(f"start_method is {start_method!r}, expected one of {available}")
     return start_method
-
-
-def _preload_fork_server(target: Callable[..., Any]) -> None:
-    """Have the fork server import what its workers need, once for all, unless the user has chosen what it imports."""
-    from multiprocessing import forkserver
-
-    server = getattr(forkserver, "_forkserver", None)
-    if getattr(server, "_preload_modules", None) == ["__main__"]:
-        modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
-        forkserver.set_forkserver_preload(["__main__", *sorted(modules)])
-    forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
-
-
-@contextlib.contextmanager
-def interrupt_blocked() -> Iterator[None]:
-    """Hold back Ctrl-C, so that a starting child inherits the block and does not die of it with a long traceback."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,18 +1,20 @@
-"""Reading state dicts from PyTorch's `.pt` files without unpickling.
+"""Reading state dicts from PyTorch's `.pt` files as data.
 
-A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. It is not
-run by an unpickler here, not even a restricted one, but read as data: some thirty instructions are understood, the
-functions that it may name are the five of `_REBUILD`, and none is imported or called. So nothing outside this file
-decides what a file can do, and every size is compared with the bytes that are there before memory is taken.
+A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. Some thirty
+instructions of it are understood: those that can do harm are written here, the others are those of Python's own
+unpickler. The functions that it may name are the ones of `_REBUILD`, and nothing is imported. So nothing outside this
+file decides what a file can do, and every size is compared with the bytes that are there before memory is taken.
 """
 
 import collections
+import io
 import math
 import os
-import pickletools
+import pickle
 import sys
 import zipfile
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, NamedTuple, NoReturn
 
 import torch
@@ -61,20 +63,17 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         if max_bytes is not None and size > max_bytes + _MAX_OVERHEAD:
             raise CheckpointError(path, f"has {size} bytes; expected at most {max_bytes + _MAX_OVERHEAD}")
         with zipfile.ZipFile(file) as archive:
-            program = _Program(_Archive(path, archive, max_bytes))
-            value = program.run()
+            program = _Program(_Archive(path, archive, size, max_bytes))
+            value = program.load()
     return checked_tensors(value, path, program.size)
 
 
 class _Archive:
     """The zip file: which entries there are, and the bytes of one."""
 
-    def __init__(self, path: str, archive: zipfile.ZipFile, max_bytes: int | None) -> None:
+    def __init__(self, path: str, archive: zipfile.ZipFile, size: int, max_bytes: int | None) -> None:
         self.path = path
         self._archive = archive
-        if archive.fp is None:
-            self.refuse("is closed")
-        size = archive.fp.seek(0, 2)
         self._budget = 16 * size if max_bytes is None else max_bytes
         entries = archive.infolist()
         if len(entries) > _MAX_ENTRIES:
@@ -83,7 +82,16 @@ class _Archive:
         if len(self._entries) != len(entries):
             self.refuse("has two zip entries of one name")
         for entry in entries:
-            self._check_entry(entry)
+            if (
+                entry.compress_type != zipfile.ZIP_STORED
+                or entry.compress_size != entry.file_size
+                or entry.flag_bits & 1
+            ):
+                self.refuse(
+                    f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores them plainly"
+                )
+            if entry.filename.startswith("/") or ".." in entry.filename.split("/") or "\\" in entry.filename:
+                self.refuse(f"has a zip entry with an unsafe name {entry.filename!r}")
         if sum(entry.file_size for entry in entries) > size:
             self.refuse("has zip entries larger than the file")
         programs = [name for name in self._entries if name.count("/") == 1 and name.endswith("/data.pkl")]
@@ -102,12 +110,6 @@ class _Archive:
         self._budget -= size
         if self._budget < 0:
             self.refuse("needs more memory than what is to be loaded could take")
-
-    def _check_entry(self, entry: zipfile.ZipInfo) -> None:
-        if entry.compress_type != zipfile.ZIP_STORED or entry.compress_size != entry.file_size or entry.flag_bits & 1:
-            self.refuse(f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores them plainly")
-        if entry.filename.startswith("/") or ".." in entry.filename.split("/") or "\\" in entry.filename:
-            self.refuse(f"has a zip entry with an unsafe name {entry.filename!r}")
 
     def read(self, name: str, limit: int) -> bytes:
         """The content of an entry of at most `limit` bytes; its checksum has been verified."""
@@ -132,13 +134,6 @@ class _Archive:
         return torch.frombuffer(bytearray(content), dtype=dtype)
 
 
-class _Name(NamedTuple):
-    """A function or class that the program names; it stays a name."""
-
-    module: str
-    name: str
-
-
 class _Storage(NamedTuple):
     """A storage of the file, read once."""
 
@@ -159,18 +154,9 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
     return storage.data.as_strided(size, stride, offset)
 
 
-def _rebuild_parameter(data: Any, *_: Any) -> torch.Tensor:
-    """The data of an `nn.Parameter`."""
-    if type(data) is not torch.Tensor:
-        raise ValueError("a parameter holds no tensor")
-    return data
-
-
-def _rebuild_size(size: Any) -> tuple[Any, ...]:
-    """A `torch.Size`, as the tuple that it is."""
-    if type(size) is not tuple:
-        raise ValueError("a size is no tuple")
-    return size
+def _rebuild_itself(value: Any, *_: Any) -> Any:
+    """The data of an `nn.Parameter`, and a `torch.Size`, as the tuple that it is."""
+    return value
 
 
 def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
@@ -185,146 +171,96 @@ def _rebuild_ordered_dict() -> collections.OrderedDict[Any, Any]:
     return collections.OrderedDict()
 
 
-_REBUILD: dict[_Name, Callable[..., Any]] = {
-    _Name("collections", "OrderedDict"): _rebuild_ordered_dict,
-    _Name("collections", "Counter"): _rebuild_counter,
-    _Name("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
-    _Name("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
-    _Name("torch", "Size"): _rebuild_size,
+_REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
+    ("collections", "OrderedDict"): _rebuild_ordered_dict,
+    ("collections", "Counter"): _rebuild_counter,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_itself,
+    ("torch", "Size"): _rebuild_itself,
 }
 
 
-class _Program:
-    """The stack machine of a pickle of protocol 2, as far as `torch.save` uses it on a state dict."""
+class _Program(pickle._Unpickler):
+    """The stack machine of `pickle`, written in Python, with the instructions of `torch.save` on a state dict alone."""
+
+    stack: list[Any]
+    pop_mark: Callable[[], list[Any]]
 
     def __init__(self, archive: _Archive) -> None:
         self._archive = archive
-        self._program = archive.read("data.pkl", _MAX_PROGRAM)
-        self.size = len(self._program)
-        self._stack: list[Any] = []
-        self._marks: list[list[Any]] = []
-        self._memo: dict[int, Any] = {}
         self._storages: dict[str, tuple[torch.dtype, _Storage]] = {}
+        program = archive.read("data.pkl", _MAX_PROGRAM)
+        self.size = len(program)
+        super().__init__(io.BytesIO(program))
 
-    def run(self) -> Any:
-        for opcode, argument, _ in pickletools.genops(self._program):
-            if opcode.name == "STOP":
-                break
-            step = _STEPS.get(opcode.name)
-            if step is None:
-                self._archive.refuse(f"is no state dict: its pickle uses the instruction {opcode.name}")
-            step(self, argument)
-        (value,) = self._stack
-        return value
+    def find_class(self, module: str, name: str) -> Any:
+        """What stands for a name in this file; nothing is imported."""
+        if module == "torch" and name in _STORAGES:
+            return _STORAGES[name]
+        if (module, name) not in _REBUILD:
+            self._archive.refuse(f"is no state dict: it names {module}.{name}, which is refused unread")
+        return _REBUILD[module, name]
 
-    def push(self, value: Any) -> None:
-        self._stack.append(value)
-
-    def protocol(self, version: int) -> None:
-        if version > 2:
-            self._archive.refuse(f"is a pickle of protocol {version}; expected 2, the default of torch.save")
-
-    def put(self, index: int) -> None:
-        self._memo[index] = self._stack[-1]
-
-    def get(self, index: int) -> None:
-        self.push(self._memo[index])
-
-    def mark(self, _: Any) -> None:
-        self._marks.append(self._stack)
-        self._stack = []
-
-    def pop_mark(self) -> list[Any]:
-        items, self._stack = self._stack, self._marks.pop()
-        return items
-
-    def pop_tuple(self, length: int) -> None:
-        items = tuple(self._stack[-length:])
-        if len(items) != length:
-            raise ValueError("its pickle takes values that are not there")
-        self._stack[-length:] = [items]
-
-    def append(self, items: list[Any]) -> None:
-        if type(self._stack[-1]) is not list:
-            raise ValueError("its pickle appends to something else than a list")
-        self._stack[-1].extend(items)
-
-    def set_items(self, items: list[Any]) -> None:
-        if type(self._stack[-1]) not in (dict, collections.OrderedDict):
-            raise ValueError("its pickle sets items of something else than a dict")
-        keys = items[::2]
-        if not all(map(is_plain_key, keys)):  # before any is hashed
-            raise ValueError("its pickle has a key in a dict that is neither text nor a moderate integer")
-        self._stack[-1].update(zip(keys, items[1::2], strict=True))
-
-    def pop(self, count: int) -> list[Any]:
-        items = self._stack[-count:]
-        del self._stack[-count:]
-        return items
-
-    def name(self, argument: str) -> None:
-        name = _Name(*argument.split(" "))
-        known = name in _REBUILD or (name.module == "torch" and name.name in _STORAGES)
-        if not known:
-            self._archive.refuse(f"is no state dict: it names {name.module}.{name.name}, which is refused unread")
-        self.push(name)
-
-    def reduce(self, _: Any) -> None:
-        function, arguments = self.pop(2)
-        if type(function) is not _Name or type(arguments) is not tuple or function not in _REBUILD:
-            raise ValueError("its pickle calls something that is no function of a state dict")
-        value = _REBUILD[function](*arguments)
-        if function.name == "_rebuild_tensor_v2":  # a stride of 0 lets a few bytes stand for a tensor of any size
-            self._archive.spend(value.nbytes)
-        elif function.name == "Counter":  # one dict can be counted again and again
-            self._archive.spend(sys.getsizeof(value))
-        self.push(value)
-
-    def build(self, _: Any) -> None:
-        (state,) = self.pop(1)
-        # The versions of modules, kept by `Module.state_dict`, are the one attribute that a state dict has.
-        target = self._stack[-1]
-        if type(target) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
-            raise ValueError("its pickle sets attributes")
-        vars(target).update(state)
-
-    def storage(self, _: Any) -> None:
-        kind, storage_type, key, _device, length = self.pop(1)[0]
-        if kind != "storage" or type(storage_type) is not _Name or type(key) is not str or type(length) is not int:
+    def persistent_load(self, pid: Any) -> _Storage:
+        """A storage."""
+        kind, dtype, key, _device, length = pid
+        if kind != "storage" or type(dtype) is not torch.dtype or type(key) is not str or type(length) is not int:
             raise ValueError("its pickle asks for something else than a storage")
-        dtype = _STORAGES[storage_type.name]
         if key not in self._storages:
             self._storages[key] = dtype, _Storage(self._archive.storage(key, dtype, length))
         if self._storages[key][0] != dtype:
             raise ValueError(f"storage {key!r} is used with two dtypes")
-        self.push(self._storages[key][1])
+        return self._storages[key][1]
+
+    def reduce(self) -> None:
+        arguments, function = self.stack.pop(), self.stack.pop()
+        if type(function) is not FunctionType or type(arguments) is not tuple:  # functions are those of _REBUILD
+            raise ValueError("its pickle calls something that is no function of a state dict")
+        value = function(*arguments)
+        if function is _rebuild_tensor:  # a stride of 0 lets a few bytes stand for a tensor of any size
+            self._archive.spend(value.nbytes)
+        elif function is _rebuild_counter:  # one dict can be counted again and again
+            self._archive.spend(sys.getsizeof(value))
+        self.stack.append(value)
+
+    def build(self) -> None:
+        state = self.stack.pop()
+        # The versions of modules, kept by `Module.state_dict`, are the one attribute that a state dict has.
+        target = self.stack[-1]
+        if type(target) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
+            raise ValueError("its pickle sets attributes")
+        vars(target).update(state)
+
+    def set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.set_items([key, value])
+
+    def set_items(self, items: list[Any] | None = None) -> None:
+        items = self.pop_mark() if items is None else items
+        if type(self.stack[-1]) not in (dict, collections.OrderedDict):
+            raise ValueError("its pickle sets items of something else than a dict")
+        keys = items[::2]
+        if not all(map(is_plain_key, keys)):  # before any is hashed
+            raise ValueError("its pickle has a key in a dict that is neither text nor a moderate integer")
+        self.stack[-1].update(zip(keys, items[1::2], strict=True))
+
+    def refuse(self) -> None:
+        raise ValueError(
+            "its pickle has an instruction that torch.save, by its default protocol 2, does not write of a state dict"
+        )
 
 
-_STEPS: dict[str, Callable[[_Program, Any], None]] = {
-    "PROTO": _Program.protocol,
-    "MARK": _Program.mark,
-    "GLOBAL": _Program.name,
-    "REDUCE": _Program.reduce,
-    "BUILD": _Program.build,
-    "BINPERSID": _Program.storage,
-    "TUPLE": lambda program, _: program.push(tuple(program.pop_mark())),
-    "APPEND": lambda program, _: program.append(program.pop(1)),
-    "APPENDS": lambda program, _: program.append(program.pop_mark()),
-    "SETITEM": lambda program, _: program.set_items(program.pop(2)),
-    "SETITEMS": lambda program, _: program.set_items(program.pop_mark()),
-    "NONE": lambda program, _: program.push(None),
-    "NEWTRUE": lambda program, _: program.push(True),
-    "NEWFALSE": lambda program, _: program.push(False),
-    "EMPTY_TUPLE": lambda program, _: program.push(()),
-    "EMPTY_LIST": lambda program, _: program.push([]),
-    "EMPTY_DICT": lambda program, _: program.push({}),
-}
-for _opcode in ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"):
-    _STEPS[_opcode] = _Program.push
-for _opcode in ("BINPUT", "LONG_BINPUT"):
-    _STEPS[_opcode] = _Program.put
-for _opcode in ("BINGET", "LONG_BINGET"):
-    _STEPS[_opcode] = _Program.get
-_STEPS["TUPLE1"] = lambda program, _: program.pop_tuple(1)
-_STEPS["TUPLE2"] = lambda program, _: program.pop_tuple(2)
-_STEPS["TUPLE3"] = lambda program, _: program.pop_tuple(3)
+#: The instructions that are done as `pickle` does them.
+_KEPT = (
+    pickle.PROTO, pickle.STOP, pickle.MARK, pickle.GLOBAL, pickle.BINPERSID, pickle.NONE, pickle.NEWTRUE,
+    pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE,
+    pickle.BINPUT, pickle.LONG_BINPUT, pickle.BINGET, pickle.LONG_BINGET, pickle.EMPTY_LIST, pickle.APPEND,
+    pickle.APPENDS, pickle.EMPTY_TUPLE, pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.EMPTY_DICT,
+)  # fmt: skip
+_INSTRUCTIONS: dict[int, Callable[[Any], None]] = (
+    dict.fromkeys(range(256), _Program.refuse)
+    | {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _KEPT}
+    | {pickle.REDUCE[0]: _Program.reduce, pickle.BUILD[0]: _Program.build}
+    | {pickle.SETITEM[0]: _Program.set_item, pickle.SETITEMS[0]: _Program.set_items}
+)
+_Program.dispatch = _INSTRUCTIONS
