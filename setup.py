@@ -40,6 +40,7 @@ HEAVY = {
 }  # not for developers: its tests run where it is installed, and are skipped by name elsewhere
 EXTRAS["dev"] = [
     *(package for extra, packages in EXTRAS.items() if extra not in HEAVY for package in packages),
+    "pandas>=2",  # tables of datasets; users bring their own
     "ruff",
     "mypy>=1.15",
     "build",
