@@ -1,9 +1,9 @@
 """`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
 
-import contextlib
 import copy
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+import os
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
@@ -12,48 +12,24 @@ from torch import Tensor, nn
 
 from pfrl_like import agents
 from pfrl_like.action_value import ActionValue
+from pfrl_like.algos.fitting import saving, spaces
+from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
 from pfrl_like.algos.fitting.minibatches import fitting_batch
-from pfrl_like.algos.fitting.saving import check_form, reset_optimizers, take_from, take_states_of
-from pfrl_like.algos.fitting.spaces import (
-    ActionSpace,
-    actions_for,
-    check_action_kind,
-    check_as_many,
-    check_built_for,
-    check_single_rewards,
-    greedy,
-    observations_for,
-    sampled,
-    shape_of_one,
-    shapes_of_env,
-)
+from pfrl_like.algos.fitting.networks import adam, make_q_function
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
+from pfrl_like.encoders import make_encoder
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
-from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.spaces import OneObservation
+from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import first_of
 from pfrl_like.ope.fqe_fitting import FittingFQE
-from pfrl_like.ope.fqe_saving import FQEConfig, SavedFQE, config_of, make_critics
-from pfrl_like.ope.policies import (
-    ActingPolicy,
-    NoPolicy,
-    agent_of,
-    check_fits,
-    evaluates_modes,
-    kind_told_by,
-    lying_on,
-    policy_of,
-    reader_of,
-    tried,
-)
+from pfrl_like.ope.fqe_saving import SAVED, SCALERS, ActionScaled, FQEConfig, config_of, device_of
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import space_kind
@@ -63,7 +39,7 @@ Array = NDArray[Any]
 _SAMPLES = 10
 
 
-class FQE(FittingFQE, SavedFQE):
+class FQE(FittingFQE):
     """Fitted Q evaluation: how good a trained algorithm is, learnt from recorded data.
 
     Whether actions are discrete is known from an estimator, and from many agents; otherwise the data or the environment
@@ -85,6 +61,15 @@ class FQE(FittingFQE, SavedFQE):
         impl: An agent to learn with, in the place of one that is built.
 
     Attributes:
+        algo: What is evaluated.
+        config: The hyperparameters.
+        impl: The agent that learns; None before it is built.
+        observation_shape: Shape of an observation, frames not stacked; None before it is built.
+        action_size: Numbers of an action, or how many discrete actions there are; None before it is built.
+        observation_scaler: What observations pass on their way into the critics.
+        action_scaler: The same of actions.
+        reward_scaler: What rewards pass before they are learnt from.
+        need_returns_to_go: Whether returns are learnt from: they are not.
         discrete_action: Whether actions are discrete; None as long as that is not known.
         eval_results_: Scores by name, one for each epoch.
 
@@ -98,124 +83,70 @@ class FQE(FittingFQE, SavedFQE):
     #: Metrics of an update, as estimators have them.
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
     state_names: ClassVar[tuple[str, ...]] = ()
+    need_returns_to_go: ClassVar[bool] = False
 
+    observation_shape: tuple[int, ...] | None = None
+    action_size: int | None = None
+    observation_scaler: Scaler | None
+    action_scaler: Scaler | None
+    reward_scaler: Scaler | None
     eval_results_: dict[str, list[float]] = {}
 
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
-        self._algo, self._config = algo, config_of(config)
-        self.discrete_action = kind_told_by(impl, algo) if self.only is None else self.only
-        self._config.check(bool(self.discrete_action))
-        self._device = _device_of(device)
-        self._impl = impl
-        self._shape: tuple[int, ...] | None = None
-        self._action_size: int | None = None
+        self.algo, self.config, self.impl = algo, config_of(config), impl
+        self.discrete_action = policies.kind_told_by(impl, algo) if self.only is None else self.only
+        self.config.check(bool(self.discrete_action))
+        self._device = device_of(device)
         self.n_frames = int(getattr(algo, "n_frames", 1))
-        self.scalers: dict[str, Scaler | None] = self._config.made_scalers()
+        vars(self).update(self.config.made_scalers())
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        SAVED[cls.__name__] = cls
 
     # What it is made of
 
     @property
-    def algo(self) -> Any:
-        """What is evaluated."""
-        return self._algo
-
-    @property
-    def config(self) -> FQEConfig:
-        """The hyperparameters."""
-        return self._config
-
-    @property
-    def impl(self) -> Any:
-        """The agent that learns; None before it is built."""
-        return self._impl
-
-    @property
     def agent(self) -> Any:
-        """The same.
+        """The agent that learns.
 
         Raises:
             NotFittedError: Before it is built.
         """
-        if self._impl is None:
+        if self.impl is None:
             raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, create_impl or build_with_dataset")
-        return self._impl
+        return self.impl
 
     @property
-    def observation_shape(self) -> tuple[int, ...] | None:
-        """Shape of an observation, frames not stacked; None before it is built."""
-        return self._shape
-
-    @property
-    def action_size(self) -> int | None:
-        """Numbers of an action, or how many discrete actions there are; None before it is built."""
-        return self._action_size
+    def scalers(self) -> dict[str, Scaler | None]:
+        """The scalers by name."""
+        return {name: getattr(self, name) for name in SCALERS}
 
     @property
     def batch_size(self) -> int:
         """Transitions of a minibatch."""
-        return self._config.batch_size
+        return self.config.batch_size
 
     @property
     def gamma(self) -> float:
         """Discount factor per step."""
-        return self._config.gamma
-
-    @property
-    def observation_scaler(self) -> Scaler | None:
-        """What observations pass on their way into the critics."""
-        return self.scalers["observation_scaler"]
-
-    @property
-    def action_scaler(self) -> Scaler | None:
-        """What actions pass on their way into the critics."""
-        return self.scalers["action_scaler"]
-
-    @property
-    def reward_scaler(self) -> Scaler | None:
-        """What rewards pass before they are learnt from."""
-        return self.scalers["reward_scaler"]
+        return self.config.gamma
 
     @property
     def grad_step(self) -> int:
         """Updates so far, of all fittings."""
-        return 0 if self._impl is None else int(self._impl.optim_t)
-
-    @property
-    def need_returns_to_go(self) -> bool:
-        """Whether returns are learnt from: they are not."""
-        return False
+        return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
         """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.count_updates_from(grad_step)
 
-    def get_action_type(self) -> ActionSpace:
+    def get_action_type(self) -> spaces.ActionSpace:
         """The kind of actions; continuous ones as long as it is not known."""
-        return ActionSpace.DISCRETE if self.discrete_action else ActionSpace.CONTINUOUS
-
-    def take_kind(self, discrete_action: bool | None) -> None:
-        """Have actions of a kind, unless they are of one already; None tells nothing.
-
-        Raises:
-            ValueError: If the configuration does not fit it.
-        """
-        if self.discrete_action is None and discrete_action is not None:
-            self.config.check(discrete_action)
-            self.discrete_action = discrete_action
-
-    @contextlib.contextmanager
-    def taking_kind(self, discrete_action: bool) -> Iterator[None]:
-        """`take_kind`, after which a block builds; if that fails the kind is as little known as before."""
-        before = self.discrete_action
-        self.take_kind(discrete_action)
-        try:
-            yield
-        except BaseException:
-            self.discrete_action = before
-            raise
+        return spaces.ActionSpace.DISCRETE if self.discrete_action else spaces.ActionSpace.CONTINUOUS
 
     # Building
 
@@ -232,29 +163,40 @@ class FQE(FittingFQE, SavedFQE):
             TypeError: If the algorithm cannot act, or has other actions.
         """
         check_counts(action_size=action_size)
-        shape = shape_of_one(observation_shape)
-        with self.taking_kind(False):
-            self.inner_create_impl(shape, int(action_size))
-        self._shape, self._action_size = shape, int(action_size)
+        shape = spaces.shape_of_one(observation_shape)
+        self.inner_create_impl(shape, int(action_size))
+        self.discrete_action = bool(self.discrete_action)
+        self.observation_shape, self.action_size = shape, int(action_size)
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
         """What `create_impl` calls."""
-        policy: torch.nn.Module = NoPolicy()
-        if self._algo is not None:
-            policy = lying_on(self._device, policy_of(self._algo, action_size if self.discrete_action else None))
-        agent: Any = None if self._algo is None else reader_of(self._algo, policy)
+        discrete, config = bool(self.discrete_action), self.config
+        for name, scaler in self.scalers.items():
+            if scaler is not None and not scaler.fitted:
+                told = "which has no statistics: build_with_dataset or fit does it"
+                raise NotFittedError(f"{name} is {scaler!r}, {told}")
+        policy: nn.Module = policies.NoPolicy()
+        if self.algo is not None:
+            policy = policies.lying_on(self._device, policies.policy_of(self.algo, action_size if discrete else None))
+        agent = policies.reader_of(self.algo, policy)
         features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
-        extract = FeatureExtractor(features.get("phi"), features.get("batch_states", batch_states))
-        seen = stacked_shape(observation_shape, self.n_frames)
-        shape = tuple(extract([np.zeros(seen, np.float32)], "cpu").shape[1:])
-        critics, optimizer = make_critics(self._config, self.scalers, shape, action_size, bool(self.discrete_action))
-        rows = self._config.batch_size
-        modes = self._algo is None or evaluates_modes(self._algo)
-        agent_class = agents.DiscreteFittedQEvaluation if self.discrete_action else agents.FittedQEvaluation
-        self._impl = agent_class(
-            policy, [critics], [optimizer], ReplayBuffer(None), self._config.gamma, device=self._device,
-            minibatch_size=rows, replay_start_size=rows, act_deterministically=modes,
-            target_update_interval=self._config.target_update_interval, **features,
+        one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)
+        shape = tuple(policies.features_of(agent, one).shape[1:])
+
+        def encoder() -> Any:
+            of_pairs, scaler = 0 if discrete else action_size, self.observation_scaler
+            made = make_encoder(shape, config.encoder_params, action_size=of_pairs, scaler=scaler)
+            return made if self.action_scaler is None else ActionScaled(made, self.action_scaler)
+
+        critics = make_q_function(
+            config.q_func_type, encoder, action_size if discrete else 1, n_critics=config.n_critics, pool="mean"
+        )
+        agent_class = agents.DiscreteFittedQEvaluation if discrete else agents.FittedQEvaluation
+        self.impl = agent_class(
+            policy, [critics], [adam(critics, config.learning_rate, 1e-8)], ReplayBuffer(None), self.gamma,
+            device=self._device, minibatch_size=self.batch_size, replay_start_size=self.batch_size,
+            act_deterministically=self.algo is None or policies.evaluates_modes(self.algo),
+            target_update_interval=config.target_update_interval, **features,
         )  # fmt: skip
 
     def build_with_dataset(self, dataset: Any) -> None:
@@ -269,22 +211,15 @@ class FQE(FittingFQE, SavedFQE):
                 where there is a `reward_scaler`.
             NotFittedError: If the algorithm is an estimator that is not built yet.
         """
-        check_single_rewards(self.scalers["reward_scaler"], dataset)
-        if self._impl is not None and self._shape is None:  # an agent of the user's own
+        spaces.check_single_rewards(self.reward_scaler, dataset)
+        if self.impl is not None and self.observation_shape is None:  # an agent of the user's own
             return
         data = MDPDataset.from_buffer(dataset) if hasattr(dataset, "stored_steps") else dataset
         selection = data if isinstance(data, Selection) else Selection(data)
-        shape, size = selection.observation_shape, selection.action_size
-        with self.taking_kind(selection.discrete_action):
-            check_action_kind(self, selection.discrete_action)
-            check_fits(self._algo, selection.discrete_action, shape, size)
-            n_actions = self._tried_size(first_of(selection, self.n_frames), size)
-            if self._impl is None:
-                for scaler in self.scalers.values():
-                    if scaler is not None and not scaler.fitted:
-                        scaler.fit(selection.episodes)
-                self.create_impl(shape, n_actions)
-        check_built_for(self, self._shape, self._action_size, shape, size)
+        discrete, shape, size = selection.discrete_action, selection.observation_shape, selection.action_size
+        spaces.check_action_kind(self, discrete)
+        policies.check_fits(self.algo, discrete, shape, size)
+        self._build_for(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment; one that is there has to fit.
@@ -295,19 +230,35 @@ class FQE(FittingFQE, SavedFQE):
             NotFittedError: If the algorithm is an estimator that is not built yet.
         """
         adapted = as_gymnasium(env)
-        with self.taking_kind(space_kind(adapted.action_space) == "discrete"):
-            shape, size = shapes_of_env(self, env)
-            seen = np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype)
-            self._tried_size(OneObservation(seen), size, env=True)
-            if self._impl is None:
-                self.create_impl(shape, size)
-        check_built_for(self, self._shape, self._action_size, shape, size)
+        shape, size = spaces.shapes_of_env(self, env)
+        seen = OneObservation(np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype))
+        self._build_for(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
 
-    def _tried_size(self, observation: OneObservation, size: int, env: bool = False) -> int:
-        """Numbers of an action, or how many there are, as of `tried`, which refuses an algorithm of other ones."""
-        if self._algo is None:
-            return size
-        return tried(self._algo, observation, bool(self.discrete_action), size, env).size
+    def _build_for(self, discrete: bool, shape: Any, size: int, seen: OneObservation, episodes: Any) -> None:
+        """Build the agent, or refuse what it, or the algorithm, does not fit; the kind of actions is known then.
+
+        Args:
+            discrete: Whether actions are discrete.
+            shape: Shape of an observation, frames not stacked.
+            size: Numbers of an action, or how many discrete actions there are, of data at least.
+            seen: An observation that the algorithm is asked about.
+            episodes: What scalers are fitted to; None for an environment.
+        """
+        self.config.check(discrete)
+        n_actions, known = size, self.discrete_action
+        if self.algo is not None:
+            n_actions = policies.tried(self.algo, seen, discrete, size, env=episodes is None).size
+        self.discrete_action = discrete
+        try:
+            if self.impl is None:
+                for scaler in self.scalers.values():
+                    if scaler is not None and not scaler.fitted and episodes is not None:
+                        scaler.fit(episodes)
+                self.create_impl(shape, n_actions)
+            spaces.check_built_for(self, self.observation_shape, self.action_size, shape, size)
+        except BaseException:
+            self.discrete_action = known
+            raise
 
     # Learning
 
@@ -356,13 +307,13 @@ class FQE(FittingFQE, SavedFQE):
             TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
         """
         agent, obs = self.agent, self._observations(x)
-        return greedy(agent, obs, action_mask, bool(self.discrete_action), self._action_size)
+        return spaces.greedy(agent, obs, action_mask, bool(self.discrete_action), self.action_size)
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
         agent = self.agent
         features = agent.features(self._observations(x), agent.device)
-        return sampled(agent.policy, features, action_mask).cpu().numpy()
+        return spaces.sampled(agent.policy, features, action_mask).cpu().numpy()
 
     def predict_value(self, x: Any, action: Any) -> Array:
         """Values of actions, and of the policy thereafter: means over the critics.
@@ -381,8 +332,8 @@ class FQE(FittingFQE, SavedFQE):
             NonFiniteError: On NaN or infinity.
         """
         agent, obs = self.agent, self._observations(x)
-        actions = actions_for(action, self._action_size, bool(self.discrete_action))
-        check_as_many(obs, actions)
+        actions = spaces.actions_for(action, self.action_size, bool(self.discrete_action))
+        spaces.check_as_many(obs, actions)
         features = agent.features(obs, agent.device)
         return self._values(features, torch.as_tensor(actions, device=agent.device)).cpu().numpy()
 
@@ -403,8 +354,8 @@ class FQE(FittingFQE, SavedFQE):
         return torch.stack(drawn).mean(0).cpu().numpy()
 
     def _observations(self, x: Any) -> Array:
-        shape = None if self._shape is None else stacked_shape(self._shape, self.n_frames)
-        return observations_for(x, shape, self.n_frames)
+        shape = None if self.observation_shape is None else stacked_shape(self.observation_shape, self.n_frames)
+        return spaces.observations_for(x, shape, self.n_frames)
 
     def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
         agent = self.agent
@@ -421,23 +372,23 @@ class FQE(FittingFQE, SavedFQE):
             ValueError: If the networks of the policies differ, or the other agent has another `phi`, or one of the two
                 algorithms chooses in a way of its own, as `BCQ` and `BEAR` do.
         """
-        other, acting = algo, agent_of(algo)
+        other, acting = algo, policies.agent_of(algo)
         if isinstance(algo, FQE):
-            other, acting = algo.agent.policy if algo.algo is None else algo.algo, algo.agent
-        buffer = getattr(agent_of(other), "replay_buffer", None)
+            other = acting.policy if algo.algo is None else algo.algo
+        buffer = getattr(policies.agent_of(other), "replay_buffer", None)
         own = copy.deepcopy(other, {id(buffer): buffer})  # which may be large, and is not looked at
-        policy = policy_of(own, self.action_size if self.discrete_action else None)
+        policy = policies.policy_of(own, self.action_size if self.discrete_action else None)
         for each, asked in ((self.agent.policy, self.algo), (policy, other)):
-            if isinstance(each, ActingPolicy):
+            if isinstance(each, policies.ActingPolicy):
                 raise ValueError(
                     f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
                     "copied: make an FQE of the other algorithm"
                 )
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
             raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
-        check_form(self.agent.policy, policy, "policy")
-        self.agent.policy, self._algo = lying_on(self.agent.device, policy), own
-        self.agent.act_deterministically = evaluates_modes(acting)
+        saving.check_form(self.agent.policy, policy, "policy")
+        self.agent.policy, self.algo = policies.lying_on(self.agent.device, policy), own
+        self.agent.act_deterministically = policies.evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:
         """Refuse: the policy does not learn, and has no optimiser.
@@ -453,10 +404,10 @@ class FQE(FittingFQE, SavedFQE):
         Raises:
             ValueError: If it has no Q-function, or networks that differ; all of them stay as they were.
         """
-        critics = [*self.agent.critics]
-        theirs = nn.ModuleList(_critics_of(algo, len(critics)))
-        for own in (critics, self.agent.target_critics):
-            take_from(nn.ModuleList(own), theirs, "Q-function")
+        ours = [self.agent.critics, self.agent.target_critics]
+        theirs = _critics_of(algo, len(ours[0]))
+        pairs = [pair for networks in ours for pair in zip(networks, theirs, strict=True)]
+        saving.copy_networks(pairs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
         """Take what the optimiser of the critics keeps of earlier steps; learning rates and the like stay.
@@ -467,11 +418,122 @@ class FQE(FittingFQE, SavedFQE):
         """
         critics = [*self.agent.critics]
         pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
-        take_states_of(self.agent, agent_of(algo), pairs, "Q-function")
+        saving.take_states_of(self.agent, policies.agent_of(algo), pairs, "Q-function")
 
     def reset_optimizer_states(self) -> None:
         """Let the optimiser forget what it keeps of earlier steps."""
-        reset_optimizers(self.agent)
+        saving.reset_optimizers(self.agent)
+
+    # Files
+
+    def params(self) -> dict[str, Any]:
+        """What it is made of, as values that JSON has: class, configuration, shapes, and the estimator evaluated.
+
+        An agent that is evaluated cannot be made anew from a file, and is None there.
+        """
+        algo = self.algo
+        estimator = isinstance(algo, Estimator)
+        return {
+            "class": type(self).__name__, "config": self.config.described(self.scalers),
+            "observation_shape": None if self.observation_shape is None else list(self.observation_shape),
+            "action_size": self.action_size, "discrete_action": self.discrete_action, "n_frames": self.n_frames,
+            "algo": algo._json_params() if estimator else None,
+        }  # fmt: skip
+
+    @classmethod
+    def of_params(cls, params: Mapping[str, Any], device: Any, algo: Any = None) -> Self:
+        """What `params` was made of, built if it was; an estimator that was evaluated is made anew unless one is given.
+
+        Raises:
+            ValueError: If these are no such values.
+        """
+        known: Any = SAVED.get(str(params.get("class")))
+        if known is None or not isinstance(params.get("config"), Mapping):
+            raise ValueError(f"class is {params.get('class')!r}, expected one of {', '.join(SAVED)}")
+        if algo is None and params["algo"] is not None:
+            algo = saving.made_of(ESTIMATORS[params["algo"]["algorithm"]], params["algo"])
+        made = known(algo, FQEConfig(**params["config"]), device)
+        made.n_frames = params.get("n_frames", 1)
+        made._build_as(params)
+        return cast(Self, made)
+
+    @classmethod
+    def from_json(cls, fname: str | os.PathLike[str], device: int | str | bool = False) -> Self:
+        """Make it from `params.json`, with networks that have learnt nothing.
+
+        Args:
+            fname: The file.
+            device: As of the constructor.
+
+        Raises:
+            CheckpointError: If it is no such file.
+        """
+        with saving.told_by(fname):
+            return cls.of_params(saving.params_from_json(fname), device)
+
+    def save(self, fname: str | os.PathLike[str]) -> None:
+        """Save all that `load_learnable` makes it of again, the parameters of an evaluated estimator included.
+
+        Raises:
+            NotFittedError: Before it is built.
+            CheckpointError: If the file cannot be written; an old one of this name stays.
+        """
+        state = self.agent.state_dict()
+        policy = policies.agent_of(self.algo).state_dict()["attributes"] if isinstance(self.algo, Estimator) else {}
+        critics = {name: value for name, value in state["attributes"].items() if name != "policy"}
+        attributes = {"critics": critics, "policy": policy}
+        saving.write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
+
+    #: As estimators call them; of such a file `load_model` takes the parameters alone.
+    save_model, _json_params = save, params
+
+    def load_model(self, fname: str | os.PathLike[str]) -> None:
+        """Load the parameters that `save_model` or `save` saved; the evaluated policy stays what it is.
+
+        Raises:
+            CheckpointError: If the file is damaged, or of other networks.
+        """
+        state, params = saving.read_model(fname)
+        with saving.told_by(fname):
+            if self.impl is None:
+                self._build_as(params)
+            self._take(state)
+
+    def save_policy(self, fname: str | os.PathLike[str]) -> None:
+        """Export the evaluated policy; the format is that of the file's ending, such as ".onnx", otherwise TorchScript.
+
+        Raises:
+            NotFittedError: Before it is built, or if the algorithm is not known.
+            TypeError: If it cannot be exported.
+        """
+        if self.algo is None or self.observation_shape is None:
+            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+        if hasattr(self.algo, "save_policy"):
+            self.algo.save_policy(fname)
+            return
+        agent = policies.agent_of(self.algo)
+        if not hasattr(agent, "export"):
+            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
+        saving.export_greedy(agent, stacked_shape(self.observation_shape, self.n_frames), fname)
+
+    def _build_as(self, params: Mapping[str, Any]) -> None:
+        """Build the agent for the shapes of what `params` gave, if it tells them, with its fitted scalers."""
+        vars(self).update(FQEConfig(**params["config"]).made_scalers())
+        if self.discrete_action is None:
+            self.discrete_action = params.get("discrete_action")
+        self.config.check(bool(self.discrete_action))
+        if params["observation_shape"] is not None:
+            self.create_impl(params["observation_shape"], params["action_size"])
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        """Take the parameters that `save` wrote; the evaluated policy stays."""
+        own = self.agent.state_dict()["attributes"]
+        policy = {name: value for name, value in own.items() if name == "policy"}
+        attributes = {**policy, **state["attributes"]["critics"]}
+        self.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
+
+
+SAVED["FQE"] = FQE
 
 
 class DiscreteFQE(FQE):
@@ -482,14 +544,8 @@ class DiscreteFQE(FQE):
     instead: ClassVar[str] = "FQE"
 
 
-def _device_of(device: bool | int | str) -> torch.device:
-    if isinstance(device, bool):
-        return resolve_device(0 if device else None, None)
-    return resolve_device(device, None) if isinstance(device, int) else resolve_device(None, device)
-
-
 def _critics_of(algo: Any, count: int) -> list[nn.Module]:
-    agent = agent_of(algo)
+    agent = policies.agent_of(algo)
     critics = getattr(agent, "critics", ())
     if not critics and issubclass(getattr(agent, "value_type", object), ActionValue):
         critics = [agent.model]

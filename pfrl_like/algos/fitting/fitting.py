@@ -135,12 +135,16 @@ class Fitting:
         check_counts(n_epochs=n_epochs)
         options["experiment_name"] = options["experiment_name"] or type(self).__name__
         training = Training(self, **options)
-        check_dynamics(self)
+        if self.dynamics is not None and not hasattr(self.dynamics, "generate"):
+            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
         warn_of_hooks(self)
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
-        if self.dynamics is None:
-            warn_of_few_transitions(len(data.source), self.batch_size)
+        if self.dynamics is None and len(data.source) < self.batch_size:
+            follows = "each minibatch is all of them, and a pass is one update"
+            _LOGGER.warning(
+                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), follows
+            )
         named = named_scorers(scorers)
         if named:
             check_eval_episodes(self, eval_episodes)
@@ -155,7 +159,10 @@ class Fitting:
             self.create_impl(selection.observation_shape, selection.action_size)
             if not self.discrete_action and hasattr(self.impl, "policy"):
                 actions = (self._actions(episode.told("actions")) for episode in selection.episodes)
-                warn_of_far_actions(max(float(each.abs().max()) for each in actions))
+                largest = max(float(each.abs().max()) for each in actions)
+                if largest > 1 + 1e-5:  # more than rounding
+                    reach = "but policies act in [-1, 1]: action_scaler='min_max' scales them"
+                    _LOGGER.warning("actions of the data are as large as %g, %s", largest, reach)
         check_scalers_taken(self)
         self.check_shapes(selection.observation_shape, selection.action_size)
         self.retune()
@@ -287,35 +294,6 @@ def none_of(names: Iterable[str]) -> dict[str, float | None]:
 def state_metrics(algo: Any) -> dict[str, float]:
     """Metrics of an epoch that are no losses."""
     return {name: float(getattr(algo.impl, name)) for name in algo.state_names}
-
-
-def check_dynamics(algo: Any) -> None:
-    """Refuse `dynamics` that generate nothing.
-
-    Raises:
-        TypeError: If they are no model.
-    """
-    if algo.dynamics is not None and not hasattr(algo.dynamics, "generate"):
-        raise TypeError(f"dynamics is {algo.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
-
-
-def warn_of_far_actions(largest: float) -> None:
-    """Say that policies will not reach actions as large as this, if it is more than rounding."""
-    if largest > 1 + 1e-5:
-        _LOGGER.warning(
-            "actions of the data are as large as %g, but policies act in [-1, 1]: action_scaler='min_max' scales them",
-            largest,
-        )
-
-
-def warn_of_few_transitions(n: int, batch_size: int) -> None:
-    """Say that every minibatch will be all there is, and an epoch of passes one update, if they are fewer than one."""
-    if n < batch_size:
-        _LOGGER.warning(
-            "batch_size is %d, but there are %d transitions: each minibatch is all of them, and a pass is one update",
-            batch_size,
-            n,
-        )
 
 
 def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:

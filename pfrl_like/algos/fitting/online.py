@@ -1,5 +1,6 @@
 """How estimators learn in an environment: steps collected by one or by an agent, updates at the end of every epoch."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, Self
 
@@ -306,6 +307,7 @@ def train_online(
         run(source, clock, [updates, *bar, epochs])
 
 
+@dataclasses.dataclass
 class OnlineEpochs:
     """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
 
@@ -320,17 +322,14 @@ class OnlineEpochs:
         epoch: Number of the epoch.
     """
 
-    def __init__(
-        self,
-        training: Training,
-        log: RunLog,
-        updates: OnlineUpdates,
-        evaluate: Callable[[Any], float] | None,
-        eval_interval: int,
-    ) -> None:
-        self.training, self.log, self.updates = training, log, updates
-        self.evaluate, self.eval_interval = evaluate, eval_interval
-        self._begin(training.first)
+    training: Training
+    log: RunLog
+    updates: OnlineUpdates
+    evaluate: Callable[[Any], float] | None
+    eval_interval: int
+
+    def __post_init__(self) -> None:
+        self._begin(self.training.first)
 
     def _begin(self, epoch: int) -> None:
         self.epoch, self._logged = epoch, 0  # updates of the epoch whose losses have been logged

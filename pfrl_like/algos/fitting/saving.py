@@ -323,11 +323,8 @@ class Saving:
     def _copy(self: Any, algo: Any, what: str) -> None:
         names = self._shared(algo, what)
         pairs = [pair for each in names for pair in _with_targets(self._agent, algo._agent, *each)]
-        for own, other in pairs:
-            check_form(own, other, what)
+        copy_networks(pairs, what)
         _warn_of_scalers(self, algo, what)
-        for own, other in pairs:
-            copy_param(own, other)
 
     def _copy_states(self: Any, algo: Any, what: str) -> None:
         names = self._shared(algo, what)
@@ -426,14 +423,16 @@ def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
         raise ValueError(f"algo has a {what} of another form: {error}") from error
 
 
-def take_from(own: nn.Module, other: nn.Module, what: str) -> None:
-    """Take the parameters of another network.
+def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
+    """Take the parameters of other networks, each pair the own one and the other one.
 
     Raises:
-        ValueError: If it is of another form, naming what it is.
+        ValueError: If one is of another form, naming what they are; nothing is copied.
     """
-    check_form(own, other, what)
-    copy_param(own, other)
+    for own, other in pairs:
+        check_form(own, other, what)
+    for own, other in pairs:
+        copy_param(own, other)
 
 
 def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:

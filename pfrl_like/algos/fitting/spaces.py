@@ -30,7 +30,8 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
     """Shape of an environment's observations, and numbers of an action or how many discrete actions there are.
 
     Args:
-        algo: What is to act there: `discrete_action` tells the kind of its actions, `instead` what has the other kind.
+        algo: What is to act there: `discrete_action` tells the kind of its actions, None for either, and `instead` what
+            has the other kind.
         env: The environment.
 
     Raises:
@@ -38,8 +39,10 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
         ValueError: If they are no vectors, or observations are no arrays.
     """
     adapted = as_gymnasium(env)
-    kind, wanted = ("discrete", "Discrete") if algo.discrete_action else ("box", "a Box")
-    if space_kind(adapted.action_space) != kind:
+    kind = space_kind(adapted.action_space)
+    discrete = kind == "discrete" if algo.discrete_action is None else algo.discrete_action
+    wanted = "Discrete" if discrete else "a Box"
+    if kind != ("discrete" if discrete else "box"):
         got = f"got {adapted.action_space}{_way_out(algo)}"
         raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, {got}")
     if not adapted.observation_space.shape:
@@ -59,7 +62,7 @@ def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episode
     Raises:
         TypeError: If it is another one.
     """
-    if discrete_action != algo.discrete_action:
+    if algo.discrete_action not in (None, discrete_action):
         kinds = {True: "discrete", False: "continuous"}
         raise TypeError(
             f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {came} "

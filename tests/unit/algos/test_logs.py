@@ -147,6 +147,19 @@ def test_adapters_take_the_place_of_folder_and_tensorboard() -> None:
     assert not Path("none").exists()
 
 
+def test_adapters_get_what_is_known_alone() -> None:
+    made = make("DQN")
+    made.fit(
+        vectors(True), n_epochs=1, scorers={"one": lambda algo, episodes: 1.0}, logging_strategy=LoggingStrategy.STEPS,
+        logging_steps=5, logger_adapter=FileAdapterFactory("logs"), experiment_name="run", with_timestamp=False,
+        verbose=False, show_progress=False,
+    )  # fmt: skip
+    lines = {name: Path(f"logs/run/{name}.csv").read_text().splitlines()[1:] for name in ("value_loss", "one")}
+    assert {name: [line.split(",")[1] for line in found] for name, found in lines.items()} == {
+        "value_loss": ["5"], "one": ["7"],
+    }  # fmt: skip
+
+
 def test_names_with_the_time_are_all_different() -> None:
     assert len({timestamped("run") for _ in range(100)}) == 100
 

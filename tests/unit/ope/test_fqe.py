@@ -58,6 +58,7 @@ def test_fit_gives_the_metrics_of_every_epoch_and_calls_back(discrete: bool) -> 
     )  # fmt: skip
     assert [(epoch, metrics["size"]) for epoch, metrics in found] == [(1, 16), (2, 26), (3, 31)]
     assert all(np.isfinite(metrics["loss"]) for _, metrics in found)
+    assert fqe.eval_results_ == {"size": [16, 26, 31]}
     assert steps == [(fqe, 1 + i // 10, i + 1) for i in range(25)]
     assert epochs == [(fqe, 1, 10), (fqe, 2, 20), (fqe, 3, 25)]
     assert fqe.grad_step == 25
