@@ -166,13 +166,8 @@ def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
     return collections.Counter(counts)
 
 
-def _rebuild_ordered_dict() -> collections.OrderedDict[Any, Any]:
-    """An empty one; its items follow."""
-    return collections.OrderedDict()
-
-
 _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): _rebuild_ordered_dict,
+    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # an empty one; its items follow
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_itself,
