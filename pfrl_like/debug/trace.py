@@ -207,9 +207,7 @@ def read_tensors(outdir: str) -> list[dict[str, Any]]:
 
 def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
     path = os.path.join(outdir, TENSORS)
-    if not os.path.exists(path):
-        return
-    with open(path, "rb") as file:
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as file:
         while (text := file.readline(_LONGEST_LINE)).endswith(b"\n"):
             try:
                 line = json.loads(text)

@@ -173,10 +173,8 @@ def _told(outdir: str) -> dict[str, Any]:
     """What a run's record and its arguments tell, without where it was when it was made."""
     record = record_of(outdir)
     content = {name: value for name, value in record.items() if name not in _ALWAYS}
-    arguments = os.path.join(outdir, "args.txt")
-    if os.path.isfile(arguments):
-        with contextlib.suppress(CheckpointError):  # what JSON does not know
-            content["arguments"] = read_json(arguments, _LARGEST)
+    with contextlib.suppress(CheckpointError):  # there are none, or such as JSON does not know
+        content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _LARGEST)
     start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
     return {name: _placeless(value, start, place) for name, value in _flat("", content)}
 

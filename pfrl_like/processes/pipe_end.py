@@ -184,17 +184,16 @@ class Doorbell:
             Those that have rung, with True if there is something (a message or its end) to be read from the pipe, and
             False if the worker has died though its pipe is silent.
         """
+        if self._poll is not None:
+            ready = [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
+        else:
+            ends = wait([pipe or descriptor for descriptor, (_, pipe) in self._owners.items()], timeout)
+            ready = [end if isinstance(end, int) else end.fileno() for end in ends]
         rung: dict[int, bool] = {}
-        for descriptor in self._readable(timeout):
+        for descriptor in ready:
             index, pipe = self._owners[descriptor]
             rung[index] = pipe is not None or rung.get(index, False)
         return rung
-
-    def _readable(self, timeout: float | None) -> list[int]:
-        if self._poll is not None:
-            return [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
-        ready = wait([pipe or descriptor for descriptor, (_, pipe) in self._owners.items()], timeout)
-        return [item if isinstance(item, int) else item.fileno() for item in ready]
 
 
 #: Seconds that pass at most between two looks at a countdown by a process that runs.

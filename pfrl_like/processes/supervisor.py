@@ -257,9 +257,8 @@ class Workers:
                 raise RuntimeError(f"worker {index} could not be started; {GUARD_HINT}") from error
             raise
         finally:
-            worker_end.close()
-            to_words.close()
-            lifeline.close()
+            for end in (worker_end, to_words, lifeline):
+                end.close()
         child.started, child.death = start_time(process.pid or 0), _death_descriptor(process)
         for doorbell in (self._doorbell, child.doorbell):
             doorbell.add(index, child.channel.connection, child.death)

@@ -124,8 +124,8 @@ class Portable:
             self._function = pickle.loads(self._packed)
         return self._function(*args, **kwargs)
 
-    def pack(self) -> None:
-        """Pickle the function now.
+    def pack(self) -> bytes:
+        """Pickle the function now, if that has not been done.
 
         Raises:
             TypeError: If it cannot be pickled.
@@ -135,10 +135,9 @@ class Portable:
                 self._packed = cloudpickle.dumps(self._function)
             except Exception as error:
                 raise TypeError(f"{self._function!r} cannot be sent to another process: {error}") from error
-
-    def __getstate__(self) -> bytes:
-        self.pack()
         return self._packed
+
+    __getstate__ = pack
 
     def __setstate__(self, packed: bytes) -> None:
         self._function, self._packed = None, packed
@@ -266,9 +265,7 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
-    if (
-        start_method == "fork"
-    ):  # or a worker starts its own at its first shared memory, which at its end removes the parent's
+    if start_method == "fork":  # else a worker starts one of its own, which removes the parent's memory at its end
         resource_tracker.ensure_running()
     elif start_method == "forkserver":
         from multiprocessing import forkserver

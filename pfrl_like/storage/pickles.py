@@ -83,7 +83,15 @@ class _Inert:
     """Stands for a function that a pickle names but does not call."""
 
 
-_STAND_INS: dict[tuple[str, str], Any] = {
+def _encode(text: str, encoding: str = "latin1") -> bytes:
+    """Bytes as protocols below 3 write them."""
+    if encoding != "latin1":
+        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}")
+    return text.encode("latin1")
+
+
+#: All that a pickle may name.
+_KNOWN: dict[tuple[str, str], Any] = {
     ("pfrl.collections.random_access_queue", "RandomAccessQueue"): PfrlQueue,
     ("pfrl.collections.prioritized", "PrioritizedBuffer"): PfrlPrioritized,
     ("pfrl.collections.prioritized", "SumTreeQueue"): PfrlTree,
@@ -92,35 +100,22 @@ _STAND_INS: dict[tuple[str, str], Any] = {
     ("builtins", "min"): _Inert,
     ("collections", "deque"): collections.deque,
     ("collections", "OrderedDict"): collections.OrderedDict,
+    ("numpy", "ndarray"): np.ndarray,
+    ("numpy", "dtype"): np.dtype,
+    ("_codecs", "encode"): _encode,
 } | {("builtins", kind.__name__): kind for kind in (set, frozenset, bytearray, complex, slice, range)}
 #: NumPy's functions for its arrays and numbers; NumPy 1 has them in numpy.core, NumPy 2 in numpy._core.
-_NUMPY = {
-    ("multiarray", "_reconstruct"),
-    ("multiarray", "scalar"),
-    ("numeric", "_frombuffer"),
-}
+_CORE = "numpy._core" if "numpy._core.multiarray" in sys.modules else "numpy.core"
+for _part, _name in (("multiarray", "_reconstruct"), ("multiarray", "scalar"), ("numeric", "_frombuffer")):
+    for _core in ("numpy.core", "numpy._core"):
+        _KNOWN[f"{_core}.{_part}", _name] = getattr(sys.modules[f"{_CORE}.{_part}"], _name)
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _STAND_INS:
-            return _STAND_INS[module, name]
-        if module == "numpy" and name in ("ndarray", "dtype"):
-            return getattr(np, name)
-        package, _, part = module.rpartition(".")
-        if package in ("numpy.core", "numpy._core") and (part, name) in _NUMPY:
-            core = "numpy._core" if "numpy._core.multiarray" in sys.modules else "numpy.core"
-            return getattr(sys.modules[f"{core}.{part}"], name)
-        if module == "_codecs" and name == "encode":
-            return _encode
-        raise pickle.UnpicklingError(f"it names {module}.{name}, which is refused unread")
-
-
-def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """Bytes as protocols below 3 write them."""
-    if encoding != "latin1":
-        raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}")
-    return text.encode("latin1")
+        if (module, name) not in _KNOWN:
+            raise pickle.UnpicklingError(f"it names {module}.{name}, which is refused unread")
+        return _KNOWN[module, name]
 
 
 def dump_objects(values: Any, path: object) -> bytes:

@@ -166,13 +166,8 @@ def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
     return collections.Counter(counts)
 
 
-def _rebuild_ordered_dict() -> collections.OrderedDict[Any, Any]:
-    """An empty one; its items follow."""
-    return collections.OrderedDict()
-
-
 _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
-    ("collections", "OrderedDict"): _rebuild_ordered_dict,
+    ("collections", "OrderedDict"): lambda: collections.OrderedDict(),  # an empty one; its items follow
     ("collections", "Counter"): _rebuild_counter,
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_itself,
@@ -231,12 +226,7 @@ class _Program(pickle._Unpickler):
             raise ValueError("its pickle sets attributes")
         vars(target).update(state)
 
-    def set_item(self) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self.set_items([key, value])
-
-    def set_items(self, items: list[Any] | None = None) -> None:
-        items = self.pop_mark() if items is None else items
+    def set_items(self, items: list[Any]) -> None:
         if type(self.stack[-1]) not in (dict, collections.OrderedDict):
             raise ValueError("its pickle sets items of something else than a dict")
         keys = items[::2]
@@ -245,9 +235,7 @@ class _Program(pickle._Unpickler):
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
     def refuse(self) -> None:
-        raise ValueError(
-            "its pickle has an instruction that torch.save, by its default protocol 2, does not write of a state dict"
-        )
+        raise ValueError("its pickle has an instruction that torch.save, of protocol 2, does not write of a state dict")
 
 
 #: The instructions that are done as `pickle` does them.
@@ -261,6 +249,7 @@ _INSTRUCTIONS: dict[int, Callable[[Any], None]] = (
     dict.fromkeys(range(256), _Program.refuse)
     | {code[0]: pickle._Unpickler.dispatch[code[0]] for code in _KEPT}
     | {pickle.REDUCE[0]: _Program.reduce, pickle.BUILD[0]: _Program.build}
-    | {pickle.SETITEM[0]: _Program.set_item, pickle.SETITEMS[0]: _Program.set_items}
+    | {pickle.SETITEM[0]: lambda program: program.set_items([program.stack.pop(-2), program.stack.pop()])}
+    | {pickle.SETITEMS[0]: lambda program: program.set_items(program.pop_mark())}
 )
 _Program.dispatch = _INSTRUCTIONS
