@@ -203,6 +203,7 @@ def _placeless(value: Any, start: str, outdir: str) -> Any:
 
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 _FROM_START = "random streams from the start (if nobody draws from them, all is well)"
+_SEEDS = "env.reset(seed=...) and env.action_space.seed(...) before training seed what an environment draws"
 _OF_ENVIRONMENTS = "._np_random"  # how gymnasium calls streams of environments and spaces
 
 
@@ -243,9 +244,7 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int,
             notes.append(f"{outdir} does not repeat itself, {itself.text}")
     repeats, found = not notes, first_of_all(*again)
     if not repeats and is_unseeded(found[_FROM_START]):
-        notes.append(
-            "env.reset(seed=...) and env.action_space.seed(...) before training seed what an environment draws"
-        )
+        notes.append(_SEEDS)
     if not any(parting.differs for parting in found.values()):
         notes.append(f"nothing differs now up to step {until:,}")
     elif not found["tensors"].differs:

@@ -10,7 +10,7 @@ import io
 import os
 import pickle
 import sys
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import numpy as np
 
@@ -136,13 +136,17 @@ def dump_objects(values: Any, path: object) -> bytes:
     return content
 
 
-def load_objects(content: bytes, path: object) -> Any:
-    """What `dump_objects` pickled.
+def load_objects(content: bytes | IO[bytes], path: object) -> Any:
+    """What `dump_objects` pickled, or what a file holds.
 
     Raises:
         CheckpointError: If the pickle is damaged or names a class that is not allowed.
     """
-    return _load(io.BytesIO(content), path)
+    try:
+        return _Unpickler(io.BytesIO(content) if isinstance(content, bytes) else content).load()
+    except Exception as error:  # a damaged pickle raises anything
+        reason = str(error) or type(error).__name__
+        raise CheckpointError(path, f"holds a pickle that cannot be read: {reason}") from error
 
 
 def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
@@ -165,7 +169,7 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
         if not allow_pickle:
             refuse_pickle(path, "is a pickle or no saved buffer at all")
         file.seek(0)
-        return _load(file, path)
+        return load_objects(file, path)
 
 
 def refuse_pickle(path: object, what: str) -> NoReturn:
@@ -177,11 +181,3 @@ def refuse_pickle(path: object, what: str) -> NoReturn:
     raise CheckpointError(
         path, f"{what}; pass allow_pickle=True if you know where it comes from: a crafted pickle can exhaust the memory"
     )
-
-
-def _load(file: Any, path: object) -> Any:
-    try:
-        return _Unpickler(file).load()
-    except Exception as error:  # a damaged pickle raises anything
-        reason = str(error) or type(error).__name__
-        raise CheckpointError(path, f"holds a pickle that cannot be read: {reason}") from error

@@ -99,3 +99,22 @@ def test_arrays_do_not_overlap():
     assert memory.arrays[1].tolist() == [0, 0, 0]
     assert np.all([array.ctypes.data % 8 == 0 for array in memory.arrays])
     memory.close()
+
+
+@needs_names
+def test_workers_that_were_forked_before_it_was_made_leave_the_memory_to_its_owner():
+    code = """
+from pfrl_like.processes import Portable, SharedArrays, Workers
+from multiprocessing import resource_tracker
+def tracker(channel, index):
+    SharedArrays.attach(*channel.recv()).close()
+    channel.send(resource_tracker._resource_tracker._pid)
+workers = Workers(Portable(tracker), [()], start_method="fork")
+memory = SharedArrays((((3,), "<f4"),))
+workers.send(0, (memory.name, memory.layout))
+assert workers.receive(timeout=60) == [resource_tracker._resource_tracker._pid]
+workers.close()
+memory.close()
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
