@@ -21,8 +21,8 @@ from pfrl_like.errors import CheckpointError  # noqa: E402
 NAMES = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WRITERS]
 )
-#: How many calls of a save fail in turn.
-MOST = pytest.mark.parametrize("most", [2, pytest.param(sys.maxsize, marks=pytest.mark.slow)])
+#: How many calls of a save fail in turn, evenly spread; a dataset of many files makes a thousand calls a save.
+MOST = pytest.mark.parametrize("most", [2, pytest.param(300, marks=pytest.mark.slow)])
 
 
 def saved(subject: Subject, folder: Path, number: int, fault: Fault) -> bool:
