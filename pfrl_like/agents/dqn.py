@@ -266,7 +266,7 @@ class DQN(OffPolicyAgent):
             if n_actions is not None:
                 check_size(self, dataset, n_actions)
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+    def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Refuse an environment whose actions the Q-function cannot choose.
 
         Raises:
@@ -276,8 +276,8 @@ class DQN(OffPolicyAgent):
         """
         if self.training:
             check_start(self)
-        value = self.probe(observation_space)
-        if value is None or action_space is None:
+        value = self.probe(obs)
+        if action_space is None:
             return
         if not isinstance(value, self.value_type):
             raise wrong_value(value, self.value_type)

@@ -103,12 +103,11 @@ class OffPolicyRLAlgorithm(ABC):
         self._returns: list[float] = []
         self._successes: list[float] = []
         self.init_opt()
-        if not hasattr(agent := getattr(self, "agent", None), "check_spaces"):
+        if not hasattr(agent := getattr(self, "agent", None), "dry_run"):
             raise TypeError(
                 f"init_opt of {type(self).__name__} left {agent!r:.80} as self.agent, expected one of agents, which "
                 "learns from the replay buffer"
             )
-        self.agent.check_spaces(env_spec.observation_space, env_spec.action_space)
 
     @abstractmethod
     def init_opt(self) -> None:
@@ -131,6 +130,10 @@ class OffPolicyRLAlgorithm(ABC):
             setattr(self, name, float("nan") if state[name] is None else float(state[name]))
 
     # Sampling
+
+    def dry_run(self, obs: Any, action_space: Any) -> None:
+        """Refuse an environment that the agent cannot act in, by its first observation."""
+        self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """The action to take while sampling; `action_mask` says which are allowed, [n_actions]."""

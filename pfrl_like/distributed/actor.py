@@ -225,9 +225,9 @@ class Actor(AsyncAgent):
         self.acting.training = self.training
         self.acting.stop_episode()
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+    def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Refuse an environment in which the agent cannot act."""
-        self.acting.check_spaces(observation_space, action_space)
+        self.acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
         """Have the learner's process save the agent, as it is between two updates."""

@@ -19,7 +19,7 @@ class _Recorder:
 
     def __init__(self, agent: Any, append: Callable[..., None], stop: Callable[[], None]) -> None:
         self.agent, self.append, self.stop = agent, append, stop
-        self.check_spaces = getattr(agent, "check_spaces", None)
+        self.dry_run = getattr(agent, "dry_run", None)
         self.takes_mask = takes_mask(agent.act)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:

@@ -63,6 +63,8 @@ def check_has(name: str, part: Any, *attributes: str, way_out: str = "") -> None
     Raises:
         TypeError: Naming what came and the first attribute that it lacks.
     """
+    if isinstance(part, type):
+        raise TypeError(f"{name} is the class {part.__name__}, expected one that is made of it: {part.__name__}(...)")
     for attribute in attributes:
         if not hasattr(part, attribute):
             raise _unfit(name, part, f"something with {attribute}{way_out}")

@@ -51,7 +51,6 @@ class SerialSource:
         self.last: Any = None  # what the last step gave: observation, action, reward
         self.mask: Any = None
         self.total_reward, self.length = 0.0, 0
-        check_spaces(agent, self.observation_space, self.action_space)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One step, in a new episode if the last one is over; the last step of training ends an episode, too."""
@@ -128,12 +127,15 @@ class SerialSource:
         return ()
 
     def _begin(self) -> None:
-        if self.obs is None:
+        is_first = self.obs is None
+        if is_first:
             stop_episode(self.agent)
         obs, info = first_values(self.env.reset())
         self.obs = own_copy(obs)
         check_observation(self.observation_space, self.obs)
         check_finite("obs", self.obs)
+        if is_first:
+            dry_run(self.agent, self.obs, self.action_space)
         self.mask = own_copy(info.get(ACTION_MASK)) if self.takes_mask else None
         self.total_reward, self.length = 0.0, 0
         self.running = True
@@ -167,7 +169,6 @@ class VectorSource:
         self._records = False
         self.last: Any = None
         self.takes_mask = takes_mask(agent.batch_act)
-        check_spaces(agent, self.observation_space, self.action_space)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One step in every environment; those that only reset themselves are not counted."""
@@ -238,12 +239,14 @@ class VectorSource:
         if self.end is None:
             stop_episode(self.agent)
             now = self.stream.reset()
-        else:
-            now = self.stream.begin(self.end)
-            if not np.count_nonzero(self.end):
-                return now  # what the last step gave
-            self.total_reward[self.end] = 0.0
-            self.length[self.end] = 0
+            self._check(now.obs)
+            dry_run(self.agent, now.obs[0], self.action_space)
+            return now
+        now = self.stream.begin(self.end)
+        if not np.count_nonzero(self.end):
+            return now  # what the last step gave
+        self.total_reward[self.end] = 0.0
+        self.length[self.end] = 0
         self._check(now.obs)
         return now
 
@@ -286,8 +289,8 @@ def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
     return told
 
 
-def check_spaces(agent: Any, observation_space: Any, action_space: Any) -> None:
-    """Let an agent that can tell refuse an environment that it cannot act in."""
-    check = getattr(agent, "check_spaces", None)
+def dry_run(agent: Any, obs: Any, action_space: Any) -> None:
+    """Let an agent that can tell refuse an environment that it cannot act in, by the first observation."""
+    check = getattr(agent, "dry_run", None)
     if check is not None:
-        check(observation_space, action_space)
+        check(obs, action_space)

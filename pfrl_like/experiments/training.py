@@ -294,6 +294,7 @@ class PathRecorder:
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
         self.actor: Any = actor
         self.takes_mask = takes_mask(actor.act)
+        self.dry_run = getattr(actor, "dry_run", None)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
         self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of

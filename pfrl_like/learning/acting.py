@@ -25,7 +25,7 @@ from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.env_values import Allowed, required_keyword, space_kind
+from pfrl_like.utils.env_values import Allowed, required_keyword
 from pfrl_like.utils.recurrent import forward
 
 
@@ -211,19 +211,15 @@ class Acting:
         found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
-    def probe(self, observation_space: Any) -> Any:
-        """What the network gives for one observation of the space, None if the space is of no known kind.
-
-        Neither the network nor `phi` keeps anything of it.
+    def probe(self, obs: Any) -> Any:
+        """What the network gives for one observation, of which neither it nor `phi` keeps anything.
 
         Raises:
             ValueError: If the observation does not fit the network.
         """
-        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
-            return None
         module = getattr(self, self.acting_attributes[0])
-        features, space = copy.deepcopy((self.features, observation_space))
-        obs = features([space.sample()], self.device)
+        features, given = copy.deepcopy((self.features, obs))
+        obs = features([given], self.device)
         try:
             with torch.no_grad(), evaluating_readers(module), holding_still(module):
                 return forward(module, obs)[0]

@@ -348,7 +348,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     # Environments
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+    def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Refuse an environment in which the policy cannot act, and critics that cannot learn there.
 
         Raises:
@@ -358,14 +358,14 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """
         if self.training:
             check_start(self)
-        distribution = self.probe(observation_space)
-        if distribution is None or action_space is None:
+        distribution = self.probe(obs)
+        if action_space is None:
             return
         if not isinstance(distribution, Distribution):
             raise wrong_value(distribution, Distribution, "policy")
         self.check_policy(distribution, action_space)
         if self.critics and self.critics[0] is not None:  # an acting copy has none
-            dry_run_critics(self, observation_space, distribution)
+            dry_run_critics(self, obs, distribution)
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Refuse actions that are not those of the policy, and warn of those that it cannot give."""

@@ -171,16 +171,14 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
         return outputs[0]
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+    def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
 
         Raises:
             TypeError: If actions are of another kind.
             ValueError: If their number differs, or observations do not fit.
         """
-        outputs = self.probe(observation_space)
-        if outputs is None:
-            return
+        outputs = self.probe(obs)
         check_outputs(outputs, 1, self.acting_argument, self.model_parts)
         if action_space is not None:
             check_policy_fits(outputs[0], action_space, self.acting_argument)

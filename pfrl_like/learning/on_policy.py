@@ -173,15 +173,15 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """What the model takes in: features, normalised if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
+    def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Refuse an environment in which the policy cannot act.
 
         Raises:
             TypeError: If the actions are of another kind.
             ValueError: If there are another number of them, or observations do not fit the model.
         """
-        said = self.probe(observation_space)
-        if said is None or action_space is None:
+        said = self.probe(obs)
+        if action_space is None:
             return
         if not isinstance(said, self.value_type):
             raise wrong_value(said, self.value_type, self.acting_argument)

@@ -13,7 +13,6 @@ from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
 from pfrl_like.dataset.transition import observed
-from pfrl_like.learning.compatibility.spaces import OneObservation
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
@@ -233,9 +232,9 @@ class Rows:
         )  # fmt: skip
 
 
-def first_of(selection: Selection, n_frames: int) -> OneObservation:
+def first_of(selection: Selection, n_frames: int) -> Any:
     """The first observation of a selection, with so many frames stacked, by which policies are tried."""
-    return OneObservation(observed(selection.dataset.table, selection.rows[:1], n_frames)[0])
+    return observed(selection.dataset.table, selection.rows[:1], n_frames)[0]
 
 
 def in_parts(function: Callable[..., Column], *columns: Any) -> Column:

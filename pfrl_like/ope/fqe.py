@@ -23,7 +23,6 @@ from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import first_of
 from pfrl_like.ope.fqe_fitting import FittingFQE
@@ -231,10 +230,10 @@ class FQE(FittingFQE):
         """
         adapted = as_gymnasium(env)
         shape, size = spaces.shapes_of_env(self, env)
-        seen = OneObservation(np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype))
+        seen = np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype)
         self._build_for(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
 
-    def _build_for(self, discrete: bool, shape: Any, size: int, seen: OneObservation, episodes: Any) -> None:
+    def _build_for(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
         """Build the agent, or refuse what it, or the algorithm, does not fit; the kind of actions is known then.
 
         Args:

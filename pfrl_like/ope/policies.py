@@ -16,7 +16,6 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.acting import Acting, samples_its_policy
-from pfrl_like.learning.compatibility.spaces import OneObservation
 from pfrl_like.learning.model_outputs import MISFITS, misfit
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
@@ -395,7 +394,7 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
     check_built_for(algo, *known, observation_shape, action_size)
 
 
-def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:
+def n_actions_of(algo: Any, shown: int, observation: Any) -> int:
     """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
 
     Args:
@@ -406,7 +405,7 @@ def n_actions_of(algo: Any, shown: int, observation: OneObservation) -> int:
     known = getattr(algo, "action_size_", None)
     if known is None:
         if isinstance(algo, nn.Module):
-            given: Any = first_distribution(policy_of(algo, None), None, observation.sample()[None])
+            given: Any = first_distribution(policy_of(algo, None), None, observation[None])
         else:
             given = agent.probe(observation) if hasattr(agent := agent_of(algo), "probe") else None
         given = given[0] if isinstance(given, tuple) else given
@@ -430,7 +429,7 @@ class Tried(NamedTuple):
     size: int
 
 
-def tried(algo: Any, observation: OneObservation, discrete_action: bool, size: int, env: bool = False) -> Tried:
+def tried(algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False) -> Tried:
     """The policy of an algorithm, which is asked about one observation.
 
     Args:
@@ -450,7 +449,7 @@ def tried(algo: Any, observation: OneObservation, discrete_action: bool, size: i
         size = n_actions_of(algo, size, observation)
     policy = policy_of(algo, size if discrete_action else None)
     agent = reader_of(algo, policy)
-    distribution = first_distribution(policy, agent, observation.sample()[None])
+    distribution = first_distribution(policy, agent, observation[None])
     check_actions(distribution, discrete_action, size, env=env)
     return Tried(policy, agent, distribution, size)
 

@@ -69,7 +69,7 @@ def assert_refused(case: Case, folder: Path, arguments: Iterable[str]) -> None:
 
 def assert_learns(agent: Any, env: Any) -> None:
     """Steps in the environment change every module that learns, to finite numbers."""
-    agent.check_spaces(env.observation_space, env.action_space)
+    agent.dry_run(env.observation_space.sample(), env.action_space)
     before = learnt(agent)
     play_one(agent, env, STEPS)
     for name, params in learnt(agent).items():

@@ -326,11 +326,11 @@ def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
         make(agents.DiscreteAWR, policy=make_policy("gaussian"))
     with pytest.raises(TypeError, match="DiscreteAWR has discrete actions, .* use AWR"):
         discrete = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
-        make(agents.DiscreteAWR, policy=discrete).check_spaces(ENV.observation_space, ENV.action_space)
+        make(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="v_func gives a DeltaVector"):
         make(v_func=make_policy("deterministic"))
     with pytest.raises(ValueError, match="v_func cannot be learnt from"):
-        make(v_func=nn.Sequential(nn.Linear(3, 1))).check_spaces(ENV.observation_space, ENV.action_space)
+        make(v_func=nn.Sequential(nn.Linear(3, 1))).dry_run(ENV.observation_space.sample(), ENV.action_space)
 
 
 @pytest.mark.slow

@@ -330,9 +330,9 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
 
 def test_the_two_forms_refuse_each_others_actions() -> None:
     with pytest.raises(TypeError, match="BCQ has continuous actions, .* use DiscreteBCQ"):
-        make().check_spaces(ENV.observation_space, spaces.Discrete(2))
+        make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function of discrete actions"):
-        make_discrete().check_spaces(Noise(ENV.action_space).observation_space, ENV.action_space)
+        make_discrete().dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="imitator gives a Tensor, expected one that gives a Categorical"):
         make_discrete(imitator=nn.Linear(5, 2))
     with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ has no recurrent form"):

@@ -327,11 +327,11 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
 
 def test_environments_that_do_not_fit_are_refused() -> None:
     with pytest.raises(TypeError, match="DecisionTransformer has continuous actions, .* DiscreteDecisionTransformer"):
-        make().check_spaces(ENV.observation_space, spaces.Discrete(2))
+        make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteDecisionTransformer has discrete actions"):
-        make(discrete=True).check_spaces(Noise(ENV.action_space).observation_space, ENV.action_space)
+        make(discrete=True).dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
     with pytest.raises(ValueError, match="obs does not fit policy"):
-        make().check_spaces(spaces.Box(-1, 1, (7,), np.float32), ENV.action_space)
+        make().dry_run(spaces.Box(-1, 1, (7,), np.float32).sample(), ENV.action_space)
     with pytest.raises(ExportError, match="cannot be exported"):
         make().export("policy.pt")
 

@@ -269,7 +269,7 @@ SPACES: dict[str, Mistake] = {
     "observations of another size": lambda folder: run(
         folder, agent=dqn(q_function=make_q_function("expected", obs_size=7))
     ),
-    "check_spaces of another space": lambda folder: dqn().check_spaces(env().observation_space, BOX),
+    "dry run in another space": lambda folder: dqn().dry_run(env().observation_space.sample(), BOX),
 }
 
 BUFFERS: dict[str, Mistake] = {

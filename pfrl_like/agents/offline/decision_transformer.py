@@ -25,7 +25,6 @@ from pfrl_like.storage.plain_tensors import from_saved, to_saved
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
 
@@ -333,12 +332,10 @@ class DecisionTransformer(OffPolicyActorCritic):
         """Empty ones, by whether it is training."""
         return {training: ReturnContext(self.context_size) for training in (False, True)}
 
-    def probe(self, observation_space: Any) -> Any:
-        """What the network says of one observation of the space, None if the space is of no known kind."""
-        if space_kind(observation_space) == "other" or not hasattr(observation_space, "sample"):
-            return None
-        features, space = copy.deepcopy((self.features, observation_space))
-        obs = features([space.sample()], self.device)
+    def probe(self, obs: Any) -> Any:
+        """What the network says of one observation."""
+        features, given = copy.deepcopy((self.features, obs))
+        obs = features([given], self.device)
         try:
             with torch.no_grad(), evaluating_readers(self.policy):
                 return ReturnContext(1).begin_steps(self.policy, [0], obs)

@@ -173,15 +173,13 @@ class AgentCollector(Collector):
         super().observe(obs, reward, done, reset, action_mask=action_mask)
         self.agent.count_step()
 
-    def check_spaces(self, observation_space: Any, action_space: Any) -> None:
-        """Refuse an environment that the agent cannot act in."""
-        n_frames = self.algo.n_frames
+    def dry_run(self, obs: Any, action_space: Any) -> None:
+        """Refuse an environment that the agent cannot act in, by its first observation."""
         if self.algo.action_scaler_ is not None:
             action_space = Box(-1.0, 1.0, action_space.shape)
-        if stacked_shape(observation_space.shape, n_frames) != observation_space.shape:
-            low, high = ([bound] * n_frames for bound in (observation_space.low, observation_space.high))
-            observation_space = Box(np.concatenate(low), np.concatenate(high), dtype=observation_space.dtype)
-        self.agent.check_spaces(observation_space, action_space)
+        n_frames = self.algo.n_frames
+        stacks = stacked_shape(obs.shape, n_frames) != obs.shape
+        self.agent.dry_run(np.concatenate([obs] * n_frames) if stacks else obs, action_space)
 
 
 class OnlineFitting:

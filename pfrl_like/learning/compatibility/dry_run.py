@@ -18,12 +18,12 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 @torch.no_grad()
-def dry_run_critics(agent: Any, observation_space: Any, distribution: Distribution) -> None:
+def dry_run_critics(agent: Any, obs: Any, distribution: Distribution) -> None:
     """Ask the critics of an agent for values and losses, which leaves no trace.
 
     Args:
         agent: An `OffPolicyActorCritic`.
-        observation_space: Where observations are drawn from.
+        obs: An observation.
         distribution: What the policy gives for one observation; actions are drawn from it.
 
     Raises:
@@ -35,7 +35,7 @@ def dry_run_critics(agent: Any, observation_space: Any, distribution: Distributi
         for module in {id(part): part for part in vars(agent).values() if isinstance(part, nn.Module)}.values():
             stack.enter_context(holding_still(module))
             stack.enter_context(evaluating_readers(module))
-        batch = _two_rows(agent, observation_space, distribution)
+        batch = _two_rows(agent, obs, distribution)
         values = []
         for name, critic in zip(agent.critic_names, agent.critics, strict=True):
             with _named(name, batch):
@@ -45,10 +45,10 @@ def dry_run_critics(agent: Any, observation_space: Any, distribution: Distributi
             list(agent.critic_losses(batch))
 
 
-def _two_rows(agent: Any, observation_space: Any, distribution: Distribution) -> Batch:
+def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
     """Two transitions, of which a recurrent agent has sequences of one step."""
-    features, space = copy.deepcopy((agent.features, observation_space))  # phi may keep what it sees
-    obs = features([space.sample(), space.sample()], agent.device)
+    features, given = copy.deepcopy((agent.features, [obs, obs]))  # phi may keep what it sees
+    obs = features(given, agent.device)
     reward = torch.zeros(2, device=agent.device)
     action = torch.cat([distribution.sample(), distribution.sample()])
     return Batch(

@@ -132,10 +132,9 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
         ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
             observations do not fit.
     """
-    # The first observation as a space, by which networks are tried; None if it is no array.
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
-    first = OneObservation(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
-    agent.check_recorded_actions(dataset, agent.probe(first))
+    output = agent.probe(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+    agent.check_recorded_actions(dataset, output)
 
 
 def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
@@ -158,22 +157,6 @@ def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
         raise ValueError(
             f"action: the minibatch has {found[1]}, expected integers from 0 to {int(found[2]) - 1} as of the networks"
         ) from error
-
-
-class OneObservation:
-    """A space that holds one observation.
-
-    Args:
-        obs: The observation, an array.
-    """
-
-    def __init__(self, obs: Any) -> None:
-        self.low = self.high = obs
-        self.shape = obs.shape
-
-    def sample(self) -> Any:
-        """The observation."""
-        return self.low.copy()
 
 
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:

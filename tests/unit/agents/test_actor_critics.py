@@ -481,18 +481,18 @@ def test_an_environment_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
     for agent in AGENTS:
         made = make_agent(agent)
-        made.check_spaces(space, Drift.action_space)
+        made.dry_run(space.sample(), Drift.action_space)
         with pytest.raises(TypeError, match=f"{agent} has continuous actions, but the environment has Discrete"):
-            made.check_spaces(space, gymnasium.spaces.Discrete(3))
+            made.dry_run(space.sample(), gymnasium.spaces.Discrete(3))
         with pytest.raises(ValueError, match=r"policy gives actions of \(2,\), the environment has \(3,\)"):
-            made.check_spaces(space, gymnasium.spaces.Box(-1, 1, (3,)))
+            made.dry_run(space.sample(), gymnasium.spaces.Box(-1, 1, (3,)))
         with pytest.raises(ValueError, match="obs does not fit policy"):
-            made.check_spaces(gymnasium.spaces.Box(-1, 1, (3,), np.float32), Drift.action_space)
+            made.dry_run(gymnasium.spaces.Box(-1, 1, (3,), np.float32).sample(), Drift.action_space)
     with pytest.raises(TypeError, match="policy gives a DeltaVector, which has no density.*: use a Gaussian head"):
         make_agent("SoftActorCritic", head="deterministic")
     policy = undeclared(make_policy("deterministic"))
     with pytest.raises(TypeError, match="SoftActorCritic needs a policy with densities, .*: use a Gaussian head"):
-        make_agent("SoftActorCritic", policy=policy).check_spaces(space, Drift.action_space)
+        make_agent("SoftActorCritic", policy=policy).dry_run(space.sample(), Drift.action_space)
 
 
 def test_bad_arguments_are_named() -> None:

@@ -149,7 +149,7 @@ def test_critics_that_cannot_be_learnt_from_are_refused_before_they_learn(
     critics: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        make_sac(make_policy(), critics()).check_spaces(SPACE, ACTIONS)
+        make_sac(make_policy(), critics()).dry_run(SPACE.sample(), ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_tqc_without_a_quantile_left_is_refused_when_a_run_begins() -> None:
     critics = twice(lambda: QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1))
     agent = make_sac(make_policy(), critics, TQC, n_dropped=5)
     with pytest.raises(ValueError, match="n_dropped is 5, expected less than"):
-        agent.check_spaces(SPACE, ACTIONS)
+        agent.dry_run(SPACE.sample(), ACTIONS)
 
 
 def test_the_trial_of_critics_leaves_no_trace() -> None:
@@ -209,7 +209,7 @@ def test_the_trial_of_critics_leaves_no_trace() -> None:
     critics = [nn.Sequential(*layers, nn.Linear(OBS + ACTION, 1)), make_critic()]
     agent = make_sac(make_policy(), critics)
     before = torch.get_rng_state(), {name: value.clone() for name, value in critics[0].state_dict().items()}
-    agent.check_spaces(SPACE, ACTIONS)
+    agent.dry_run(SPACE.sample(), ACTIONS)
     assert difference(before, (torch.get_rng_state(), critics[0].state_dict())) is None
     assert critics[0].training
 
@@ -219,8 +219,8 @@ def test_parts_of_every_kind_pass_the_trial() -> None:
         for critic in ("numbers", "quantiles", "atoms", "implicit", "proposed"):
             for recurrent in (False, True):
                 made = make_agent(agent, critic=critic, recurrent=recurrent)
-                made.check_spaces(SPACE, ACTIONS)
-                made.acting_copy().check_spaces(SPACE, ACTIONS)  # which has no critics
+                made.dry_run(SPACE.sample(), ACTIONS)
+                made.acting_copy().dry_run(SPACE.sample(), ACTIONS)  # which has no critics
 
 
 # Policies
@@ -233,7 +233,7 @@ def test_what_is_no_distribution_for_each_observation_is_refused() -> None:
     with pytest.raises(ValueError, match=r"batch shape \(1, 1\) for 1 observations, expected \(1,\)"):
         agent.act(np.zeros((1, OBS), np.float32))
     with pytest.raises(ValueError, match=r"batch shape \(1, 1\) for 1 observations"):
-        agent.check_spaces(spaces.Box(-1, 1, (1, OBS), np.float32), ACTIONS)
+        agent.dry_run(spaces.Box(-1, 1, (1, OBS), np.float32).sample(), ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
     made = make_agent(agent, **options)
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
-            made.check_spaces(SPACE, spaces.Box(low, high, (ACTION,), np.float32))
+            made.dry_run(SPACE.sample(), spaces.Box(low, high, (ACTION,), np.float32))
     assert len(caplog.messages) == (told is not None)
     assert (told or "") in caplog.text
 
@@ -279,9 +279,9 @@ def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
     bounded = nn.Sequential(nn.Linear(OBS, ACTION), nn.Sequential(BoundByTanh(low, high), DeterministicHead()))
     options = {"target_policy_smoothing_func": lambda action: action, "explorer": AdditiveGaussian(0.1, low, high)}
     for policy in (bounded, make_policy("gaussian"), nn.Sequential(nn.Linear(OBS, ACTION), DeterministicHead())):
-        make_agent("TD3", policy=policy, **options).check_spaces(SPACE, spaces.Box(low, high))
+        make_agent("TD3", policy=policy, **options).dry_run(SPACE.sample(), spaces.Box(low, high))
     assert not caplog.messages
-    make_agent("TD3", policy=bounded, **options).check_spaces(SPACE, ACTIONS)
+    make_agent("TD3", policy=bounded, **options).dry_run(SPACE.sample(), ACTIONS)
     assert "policy in [[-2.0, -1.0], [2.0, 3.0]], explorer in [[-2.0, -1.0], [2.0, 3.0]], but" in caplog.text
 
 
@@ -293,15 +293,15 @@ def test_a_smoothing_function_that_gives_something_else_is_refused(smoothing: An
 
 def test_policies_of_another_kind_of_actions_are_refused() -> None:
     with pytest.raises(TypeError, match="policy gives a DiagonalGaussian, expected one that gives a Categorical"):
-        make_discrete(GaussianHeadWithDiagonalCovariance).check_spaces(SPACE, spaces.Discrete(3))
+        make_discrete(GaussianHeadWithDiagonalCovariance).dry_run(SPACE.sample(), spaces.Discrete(3))
     with pytest.raises(ValueError, match="whose first action is 1, expected 0"):
-        make_discrete().check_spaces(SPACE, spaces.Discrete(3, start=1))
+        make_discrete().dry_run(SPACE.sample(), spaces.Discrete(3, start=1))
     with pytest.raises(ValueError, match="q_func1 and q_func2 cannot be learnt from"):
-        make_discrete(critics=twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 4, 8, 1))).check_spaces(
-            SPACE, spaces.Discrete(3)
+        make_discrete(critics=twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 4, 8, 1))).dry_run(
+            SPACE.sample(), spaces.Discrete(3)
         )
     with pytest.raises((TypeError, ValueError), match="q_func1"):
-        make_discrete(critics=twice(make_critic)).check_spaces(SPACE, spaces.Discrete(3))
+        make_discrete(critics=twice(make_critic)).dry_run(SPACE.sample(), spaces.Discrete(3))
 
 
 # Arguments and rows

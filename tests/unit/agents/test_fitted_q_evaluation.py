@@ -179,8 +179,8 @@ def test_an_environment_of_other_actions_is_refused() -> None:
 
     space = spaces.Box(-1.0, 1.0, (4,), np.float32)
     with pytest.raises(TypeError, match="use DiscreteFittedQEvaluation"):
-        make("FittedQEvaluation").check_spaces(space, spaces.Discrete(2))
-    make("DiscreteFittedQEvaluation").check_spaces(space, spaces.Discrete(2))
+        make("FittedQEvaluation").dry_run(space.sample(), spaces.Discrete(2))
+    make("DiscreteFittedQEvaluation").dry_run(space.sample(), spaces.Discrete(2))
     assert issubclass(agents.DiscreteFittedQEvaluation.value_type, Categorical.__mro__[1])
 
 

@@ -116,9 +116,9 @@ def test_bc_and_discrete_bc_refuse_each_others_policies_and_actions() -> None:
     with pytest.raises(TypeError, match="policy gives a DiagonalGaussian, "):
         make("DiscreteBC", policy=make_policy("gaussian"))
     with pytest.raises(TypeError, match="BC has continuous actions, .* use DiscreteBC"):
-        make("BC").check_spaces(ENV.observation_space, TWO)
+        make("BC").dry_run(ENV.observation_space.sample(), TWO)
     with pytest.raises(TypeError, match="DiscreteBC has discrete actions, .* use BC"):
-        make("DiscreteBC").check_spaces(Noise(TWO).observation_space, ENV.action_space)
+        make("DiscreteBC").dry_run(Noise(TWO).observation_space.sample(), ENV.action_space)
     with pytest.raises(ValueError, match="beta is -1"):
         make("DiscreteBC", beta=-1)
 
@@ -260,7 +260,7 @@ def test_crr_and_awac_refuse_what_they_do_not_know() -> None:
         make("AWAC", policy=make_policy("deterministic"))
     agent = make("AWAC", policy=undeclared(make_policy("deterministic")))
     with pytest.raises(TypeError, match="AWAC needs a policy with densities"):
-        agent.check_spaces(ENV.observation_space, ENV.action_space)
+        agent.dry_run(ENV.observation_space.sample(), ENV.action_space)
 
 
 def test_iql_refuses_a_value_function_of_something_else() -> None:

@@ -417,7 +417,7 @@ def test_an_environment_with_other_actions_is_refused(
         policy[-1] = head
     agent = make_on_policy(kind, nets=(policy, vf))
     with pytest.raises(error, match=message):
-        agent.check_spaces(spaces.Box(0, 1, (5,), np.float32), space)
+        agent.dry_run(spaces.Box(0, 1, (5,), np.float32).sample(), space)
 
 
 def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:

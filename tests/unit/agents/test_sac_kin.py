@@ -326,8 +326,8 @@ def test_discrete_sac_acts_by_mask_and_checks_its_environment() -> None:
     for _ in range(10):
         assert agent.act(np.ones(5, np.float32), action_mask=np.array([False, True])) == 1
     space = gymnasium.spaces.Box(-1, 1, (5,), np.float32)
-    agent.check_spaces(space, gymnasium.spaces.Discrete(2))
+    agent.dry_run(space.sample(), gymnasium.spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteSAC has discrete actions"):
-        agent.check_spaces(space, gymnasium.spaces.Box(-1, 1, (2,)))
+        agent.dry_run(space.sample(), gymnasium.spaces.Box(-1, 1, (2,)))
     with pytest.raises(ValueError, match="policy gives actions of 2, the environment has 3"):
-        agent.check_spaces(space, gymnasium.spaces.Discrete(3))
+        agent.dry_run(space.sample(), gymnasium.spaces.Discrete(3))

@@ -429,8 +429,9 @@ def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exce
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="env_spec: got a str, expected something with observation_space"):
         dqn("CartPole-v1")
+    box = Counting(actions=gymnasium.spaces.Box(-1, 1, (1,)))
     with pytest.raises((TypeError, ValueError), match="Box"):
-        dqn(Counting(actions=gymnasium.spaces.Box(-1, 1, (1,))))
+        EpochRunner(dqn(box), box, tmp_path / "box").train(1)
     with pytest.raises(TypeError, match="algorithm: got a DoubleDQN, expected an EpochAlgorithm"):
         EpochRunner(dqn(Counting()).agent, Counting(), tmp_path)
     with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):

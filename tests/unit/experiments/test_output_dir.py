@@ -169,7 +169,7 @@ def test_demonstrations_keep_masks_even_of_an_agent_that_takes_none(tmp_path):
         def eval_mode(self):
             return contextlib.nullcontext()
 
-        def check_spaces(self, observation_space, action_space):
+        def dry_run(self, obs, action_space):
             self.seen = action_space
 
     agent, mask = Bare(), np.array([True, False])

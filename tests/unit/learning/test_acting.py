@@ -89,17 +89,6 @@ def test_an_action_is_an_integer_of_numpy() -> None:
     assert isinstance(make_agent().act(OBS[0]), np.integer)
 
 
-def test_a_space_of_no_known_kind_is_not_sampled_from() -> None:
-    class Anything:
-        """Nobody knows what it gives."""
-
-        def sample(self) -> object:
-            return object()
-
-    assert make_agent().probe(Anything()) is None
-    assert make_agent().probe(None) is None
-
-
 class OfPfrlsSignatures(DQN):
     """Overrides the batched methods, which know of no masks here."""
 
@@ -158,13 +147,15 @@ def test_observations_that_do_not_fit_the_q_function_are_refused(obs: Any, messa
     with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
         make_agent(recurrent=recurrent).act(obs)
     with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
-        make_agent(recurrent=recurrent).check_spaces(spaces.Box(-1, 1, obs.shape, obs.dtype.type), spaces.Discrete(2))
+        make_agent(recurrent=recurrent).dry_run(
+            spaces.Box(-1, 1, obs.shape, obs.dtype.type).sample(), spaces.Discrete(2)
+        )
 
 
 def test_observations_that_are_no_arrays_are_refused_before_the_first_step() -> None:
     for space in (spaces.Discrete(5), spaces.Dict(x=spaces.Box(-1, 1, (5,)))):
         with pytest.raises(ValueError, match="obs does not fit q_function; it came as"):
-            make_agent().check_spaces(space, spaces.Discrete(2))
+            make_agent().dry_run(space.sample(), spaces.Discrete(2))
 
 
 @pytest.mark.parametrize(
@@ -232,7 +223,7 @@ def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(agent: str) 
     with pytest.raises(TypeError, match=f"such as an? {fitting}"):
         make_agent(agent, q_function=q_function)
     with pytest.raises(TypeError, match=f"such as an? {fitting}"):
-        make_agent(agent, q_function=undeclared(q_function)).check_spaces(TestSpaces.BOX, spaces.Discrete(2))
+        make_agent(agent, q_function=undeclared(q_function)).dry_run(TestSpaces.BOX.sample(), spaces.Discrete(2))
 
 
 class TestRecurrence:
@@ -368,20 +359,20 @@ class TestSpaces:
     def test_continuous_actions_are_refused_with_a_way_out(self, agent: str) -> None:
         message = f"{agent} with a Q-function of discrete actions .* use a Q-function that gives a QuadraticActionValue"
         with pytest.raises(TypeError, match=message):
-            make_agent(agent).check_spaces(self.BOX, spaces.Box(-1, 1, (2,), np.float32))
+            make_agent(agent).dry_run(self.BOX.sample(), spaces.Box(-1, 1, (2,), np.float32))
 
     def test_another_number_of_actions_is_refused(self) -> None:
         with pytest.raises(ValueError, match="q_function gives the values of 2 actions, the environment has 3"):
-            make_agent().check_spaces(self.BOX, spaces.Discrete(3))
+            make_agent().dry_run(self.BOX.sample(), spaces.Discrete(3))
 
     def test_continuous_values_for_discrete_actions_are_refused(self) -> None:
         q_function = FCQuadraticStateQFunction(5, 2, 8, 1, spaces.Box(-1, 1, (2,), np.float32))
         with pytest.raises(TypeError, match="gives QuadraticActionValue, which has continuous actions"):
-            make_agent(q_function=q_function).check_spaces(self.BOX, spaces.Discrete(2))
+            make_agent(q_function=q_function).dry_run(self.BOX.sample(), spaces.Discrete(2))
 
     def test_a_plain_tensor_is_no_action_value(self) -> None:
         with pytest.raises(TypeError, match="q_function gives a Tensor, expected one that gives an ActionValue"):
-            make_agent(q_function=nn.Linear(5, 2)).check_spaces(self.BOX, spaces.Discrete(2))
+            make_agent(q_function=nn.Linear(5, 2)).dry_run(self.BOX.sample(), spaces.Discrete(2))
 
     @pytest.mark.parametrize("agent", ["CategoricalDQN", "CategoricalDoubleDQN"])
     def test_categorical_agents_need_a_distributional_q_function(self, agent: str) -> None:
@@ -390,7 +381,7 @@ class TestSpaces:
         with pytest.raises(TypeError, match=message):
             make_agent(agent, q_function=make_q_function("DQN"))
         with pytest.raises(TypeError, match=message):
-            one.check_spaces(self.BOX, spaces.Discrete(2))
+            one.dry_run(self.BOX.sample(), spaces.Discrete(2))
         with pytest.raises(TypeError, match=message):
             one.update(Batch(obs, torch.zeros(2, dtype=torch.int64), torch.ones(2), obs, torch.ones(2)))
 
@@ -398,19 +389,19 @@ class TestSpaces:
         with pytest.raises(
             TypeError, match=r"cannot act in MultiBinary\(2\); number the possible actions in a wrapper"
         ):
-            make_agent().check_spaces(self.BOX, spaces.MultiBinary(2))
+            make_agent().dry_run(self.BOX.sample(), spaces.MultiBinary(2))
 
     def test_actions_that_are_not_counted_from_0_are_refused(self) -> None:
         with pytest.raises(
             ValueError, match=r"whose first action is 5, .* wrap it, gymnasium.wrappers.TransformAction"
         ):
-            make_agent().check_spaces(self.BOX, spaces.Discrete(2, start=5))
+            make_agent().dry_run(self.BOX.sample(), spaces.Discrete(2, start=5))
 
     @pytest.mark.parametrize("recurrent", [False, True])
     @pytest.mark.parametrize("agent", AGENTS)
     def test_what_fits_is_accepted_and_nothing_is_drawn(self, agent: str, recurrent: bool) -> None:
         one, before = make_agent(agent, recurrent=recurrent), np.random.get_state()
-        one.check_spaces(self.BOX, spaces.Discrete(2))
+        one.dry_run(self.BOX.sample(), spaces.Discrete(2))
         assert difference(before, np.random.get_state()) is None
 
     def test_runners_check(self, tmp_path: Any) -> None:
@@ -477,7 +468,7 @@ def test_a_check_of_spaces_leaves_the_moments_alone_and_phi_as_it_was() -> None:
     seen = []
     agent = make_agent(q_function=Normalizing(), phi=Remembering(seen))
     largest = float(np.finfo(np.float32).max)
-    agent.check_spaces(spaces.Box(-largest, largest, (5,)), spaces.Discrete(2))
+    agent.dry_run(spaces.Box(-largest, largest, (5,)).sample(), spaces.Discrete(2))
     assert agent.model[0].count == 0 and agent.phi.seen is seen == []
 
 

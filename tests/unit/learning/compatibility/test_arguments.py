@@ -46,9 +46,9 @@ def test_an_offline_agent_is_told_when_it_goes_online_and_not_when_it_is_evaluat
     obs, two = spaces.Box(-1, 1, (5 if name == "DiscreteCQL" else 4,), np.float32), spaces.Discrete(2)
     action = two if name == "DiscreteCQL" else spaces.Box(-1, 1, (2,), np.float32)
     with agent.eval_mode():
-        agent.check_spaces(obs, action)
+        agent.dry_run(obs.sample(), action)
     with pytest.raises(ValueError, match=REFUSAL):
-        agent.check_spaces(obs, action)
+        agent.dry_run(obs.sample(), action)
 
 
 def test_an_offline_agent_is_evaluated_in_a_vector_environment() -> None:
