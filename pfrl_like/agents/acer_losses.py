@@ -5,15 +5,15 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution, kl_divergence
+from torch.distributions import Categorical, kl_divergence
 
 from pfrl_like.action_value import DiscreteActionValue, SingleActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import half_square, trust_region_gradient
 from pfrl_like.functions.returns import retrace
-from pfrl_like.learning.compatibility.parts import check_distribution, check_output, check_takes_state, kind_of_actions
-from pfrl_like.nn.fast_forward import declares, output_of
+from pfrl_like.learning.compatibility.parts import check_takes_state, kind_of_actions
+from pfrl_like.learning.model_outputs import OutputError, wrong_value
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -169,7 +169,6 @@ def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bo
     return loss + half_square(targets.value - value) if learns_value else loss
 
 
-@declares(output=lambda head: (output_of(head.pi), output_of(head.q), Tensor))
 @ignores_training
 class ACERDiscreteActionHead(nn.Module):
     """Model of finitely many actions, whose value of a state is the mean of its action values.
@@ -179,24 +178,25 @@ class ACERDiscreteActionHead(nn.Module):
         q: Q-function, a module from observations to a `DiscreteActionValue`.
 
     Raises:
-        TypeError: If they give something else.
+        TypeError: If `q` takes actions, too; when it is called, if they give something else.
     """
 
     def __init__(self, pi: nn.Module, q: nn.Module) -> None:
         super().__init__()
-        check_output("pi", pi, Categorical)
         check_takes_state("q", q)
-        check_output("q", q, DiscreteActionValue)
         self.pi = pi
         self.q = q
 
     def forward(self, obs: Any) -> tuple[Any, DiscreteActionValue, Tensor]:
         """The distribution of actions, Q(s, .), and V(s) = sum_a pi(a) Q(s, a), [B]."""
         distribution, action_value = self.pi(obs), self.q(obs)
+        if not isinstance(distribution, Categorical):
+            raise wrong_value(distribution, Categorical, "pi")
+        if not isinstance(action_value, DiscreteActionValue):
+            raise wrong_value(action_value, DiscreteActionValue, "q")
         return distribution, action_value, torch.linalg.vecdot(distribution.probs, action_value.q_values)
 
 
-@declares(output=lambda head: (output_of(head.pi), SingleActionValue, Tensor))
 @ignores_training
 class ACERContinuousActionHead(nn.Module):
     """Model of continuous actions: a stochastic dueling network (arXiv:1611.01224, eq. 13).
@@ -210,18 +210,11 @@ class ACERContinuousActionHead(nn.Module):
         n: Samples of each evaluation.
 
     Raises:
-        TypeError: If the actions of `pi` are discrete, or have no density.
+        TypeError: When it is called, if the actions of `pi` are discrete.
     """
 
     def __init__(self, pi: nn.Module, v: nn.Module, adv: nn.Module, n: int = 5) -> None:
         super().__init__()
-        given = check_output("pi", pi, Distribution)
-        check_distribution("pi", given, densities=True)
-        if kind_of_actions(given) == "discrete":
-            raise TypeError(
-                f"pi gives a {given.__name__}, of discrete actions, but this head is for continuous ones: use a "
-                "Gaussian head, or ACERDiscreteActionHead for a SoftmaxCategoricalHead"
-            )
         self.pi = pi
         self.v = v
         self.adv = adv
@@ -230,6 +223,11 @@ class ACERContinuousActionHead(nn.Module):
     def forward(self, obs: Any) -> tuple[Any, SingleActionValue, Tensor]:
         """The distribution of actions, Q(s, .), whose every evaluation draws anew, and V(s), [B, 1]."""
         distribution, value = self.pi(obs), self.v(obs)
+        if kind_of_actions(distribution) == "discrete":
+            raise OutputError(
+                f"pi gives a {type(distribution).__name__}, of discrete actions, but this head is for continuous ones: "
+                "use a Gaussian head, or ACERDiscreteActionHead for a SoftmaxCategoricalHead"
+            )
 
         def evaluate(action: Tensor) -> Tensor:
             samples = distribution.sample((self.n,)).flatten(0, 1)

@@ -12,9 +12,8 @@ from pfrl_like.agents.dqn import action_values
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
-from pfrl_like.learning.compatibility.parts import check_critics_of_state, check_output
+from pfrl_like.learning.compatibility.parts import check_takes_state
 from pfrl_like.learning.critics import critic_loss, distribution_of, with_own_memory
-from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -81,15 +80,8 @@ def discrete_sac_policy_loss(
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence.
-
-    Raises:
-        TypeError: If the critic gives no `DiscreteActionValue`.
-    """
-    value = action_values(critic, with_own_memory(critic, batch, next=next), next=next)
-    if not isinstance(value, DiscreteActionValue):
-        raise wrong_value(value, DiscreteActionValue, "a critic")
-    return value
+    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence."""
+    return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):
@@ -106,8 +98,8 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: As `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`, and if a critic gives something else (one that declares nothing: when a run
-            begins, or at the first update).
+        TypeError: As `SoftActorCritic`, and if a critic gives something else, when a run
+            begins.
     """
 
     value_type: type[Any] = Categorical
@@ -115,14 +107,14 @@ class DiscreteSAC(SoftActorCritic):
     value_of = staticmethod(value_of_state)
     densities_of = staticmethod(probabilities)
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy that is not categorical, and critics that are no Q-functions of the state, of one form.
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse critics of state and action.
 
         Raises:
             TypeError: Naming the argument.
         """
-        check_output("policy", modules["policy"], self.value_type)
-        check_critics_of_state(self.critics_among(modules))
+        for name, critic in self.critics_among(modules).items():
+            check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
         """`critic_loss` of each critic, in the action taken."""

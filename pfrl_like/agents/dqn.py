@@ -14,8 +14,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
-from pfrl_like.learning.compatibility.arguments import check_start
-from pfrl_like.learning.compatibility.parts import check_explorer, check_output, check_takes_state, kind_of_actions
+from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import check_kind, check_size
 from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.learning.off_policy import OffPolicyAgent
@@ -192,15 +191,13 @@ class DQN(OffPolicyAgent):
         """Other modules that a variant learns by the same optimiser, by attribute."""
         return {}
 
-    def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Refuse a Q-function of another kind, and an explorer of other actions than it has.
+    def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        """Refuse a Q-function of state and action.
 
         Raises:
             TypeError: Naming the argument.
         """
-        for name, module in modules.items():
-            check_takes_state(name, module)
-            check_explorer(self.explorer, kind_of_actions(check_output(name, module, self.value_type)), name)
+        check_takes_state("q_function", modules["q_function"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks, or what an overridden method of PFRL's puts in its place."""
@@ -266,21 +263,12 @@ class DQN(OffPolicyAgent):
             if n_actions is not None:
                 check_size(self, dataset, n_actions)
 
-    def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Refuse an environment whose actions the Q-function cannot choose.
-
-        Raises:
-            TypeError: If a Q-function of discrete actions meets other actions, or the reverse.
-            ValueError: If the number of actions differs, they are not counted from 0, or observations do not fit,
-                or, in training, `replay_start_size` is above the capacity of the replay buffer.
-        """
-        if self.training:
-            check_start(self)
-        value = self.probe(obs)
+    def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
+        """Refuse a Q-function of another kind, an explorer of other actions, and an environment that has others."""
+        super().check_output(value, obs, action_space)
+        check_explorer(self.explorer, kind_of_actions(value), self.acting_argument)
         if action_space is None:
             return
-        if not isinstance(value, self.value_type):
-            raise wrong_value(value, self.value_type)
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)
         if n_actions is None:
             if kind != "box":

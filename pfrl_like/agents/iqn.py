@@ -30,7 +30,7 @@ class IQN(DQN):
     Raises:
         ValueError: If one of the numbers is below 1, and as `DQN`.
         TypeError: If a number is given to a Q-function that draws no fractions, if the Q-function gives something
-            else (when a runner meets the agent or at the first update, if it declares nothing), and as `DQN`.
+            else (at the first observation or update), and as `DQN`.
     """
 
     value_type = ImplicitQuantileActionValue

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pfrl_like.batch import described
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
@@ -82,15 +81,7 @@ class DatasetSource:
             )
         else:
             batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
-        try:
-            td_error, _ = agent.update(batch)
-        except (RuntimeError, IndexError) as error:
-            if type(error) not in (RuntimeError, IndexError):  # out of memory, not implemented, ...
-                raise
-            came = f"observations {described(batch.obs)} and actions {described(batch.action)}"
-            raise RuntimeError(
-                f"{type(agent).__name__} could not learn from a minibatch of {came}; this came of it: {error}"
-            ) from error
+        td_error, _ = agent.update(batch)
         self.last = batch.obs, batch.action, batch.reward
         if batch.weight is not None:
             self.dataset.update_priorities(batch.index, td_error)

@@ -11,18 +11,19 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import ActionValue
-from pfrl_like.batch import ACTION_MASK, first_leaf
+from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
-from pfrl_like.learning.model_outputs import MISFITS, check_one_for_each, misfit, wrong_value
+from pfrl_like.learning.model_outputs import MISFITS, check_one_for_each, misfit, taken_by, wrong_value
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.preprocessing.features import FeatureExtractor
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.checks import check_rewards, unequal_lengths
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.env_values import Allowed, required_keyword
@@ -114,6 +115,8 @@ class Acting:
     overridden_hooks: frozenset[str] = frozenset()
     #: That of them which chooses actions for raw observations.
     acting_hook: str = ""
+    #: Whether the parts have been tried on an observation.
+    was_tried: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
@@ -154,6 +157,9 @@ class Acting:
             return act_through_hook(self, batch_obs, action_mask, active)
         try:
             obs = self.features(batch_obs, self.device)
+            if self.training and not self.was_tried:
+                with isolated_rng():
+                    self._try_on(map_nested(lambda leaf: leaf[:1], obs))
             module = getattr(self, self.acting_attributes[0])
             learns_moments = self.training or not normalizations_of(module)
             still = contextlib.nullcontext() if learns_moments else holding_still(module)
@@ -211,22 +217,52 @@ class Acting:
         found = {"greedy_actions": greedy, "action_mask": getattr(value, "action_mask", None)}
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
-    def probe(self, obs: Any) -> Any:
-        """What the network gives for one observation, of which neither it nor `phi` keeps anything.
+    def dry_run(self, obs: Any, action_space: Any = None) -> Any:
+        """Refuse, by one observation, parts that do not fit each other, or the environment; nothing is kept of it.
+
+        A run begins with it, also one on a dataset; without a runner the first `act` in training.
+
+        Args:
+            obs: The observation.
+            action_space: The environment's; None if there is none.
+
+        Returns:
+            What the acting network gives for the observation.
 
         Raises:
-            ValueError: If the observation does not fit the network.
+            TypeError: If a part gives something else than the agent needs, or actions are of another kind.
+            ValueError: If observations do not fit a part, or the number, shape or first of the actions differs.
+        """
+        features, given = copy.deepcopy((self.features, obs))
+        return self._try_on(features([given], self.device), action_space)
+
+    def _try_on(self, obs: Any, action_space: Any = None) -> Any:
+        """`dry_run` on features of one observation, [1, ...]."""
+        self.was_tried = True
+        output = self.probe(obs)
+        self.check_output(output, obs, action_space)
+        return output
+
+    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+        """The checks of `dry_run`, of which this is the first: the network gives what the agent chooses actions by.
+
+        Args:
+            output: What the acting network gives.
+            obs: Features of the observation, [1, ...].
+            action_space: As of `dry_run`.
+        """
+        if not isinstance(output, self.value_type):
+            raise wrong_value(output, self.value_type, self.acting_argument)
+
+    def probe(self, obs: Any) -> Any:
+        """What the network gives for features of one observation, [1, ...], of which it keeps nothing.
+
+        Raises:
+            ValueError: If they do not fit the network.
         """
         module = getattr(self, self.acting_attributes[0])
-        features, given = copy.deepcopy((self.features, obs))
-        obs = features([given], self.device)
-        try:
-            with torch.no_grad(), evaluating_readers(module), holding_still(module):
-                return forward(module, obs)[0]
-        except MISFITS as error:
-            if type(error) not in MISFITS:
-                raise
-            raise misfit(obs, error, self.acting_argument) from error
+        with taken_by(self.acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
+            return forward(module, obs)[0]
 
     export = export
     _observations_seen = observations_seen

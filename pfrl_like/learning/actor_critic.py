@@ -15,9 +15,9 @@ from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyChoice
-from pfrl_like.learning.compatibility.arguments import check_pairs, check_start
-from pfrl_like.learning.compatibility.dry_run import dry_run_critics
-from pfrl_like.learning.compatibility.parts import check_critics, check_distribution, check_explorer, check_output
+from pfrl_like.learning.compatibility.arguments import check_pairs
+from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
+from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import (
     Bounds,
     bounds_of,
@@ -28,7 +28,7 @@ from pfrl_like.learning.compatibility.spaces import (
     warn_of_actions_out_of_reach,
 )
 from pfrl_like.learning.critics import critic_loss, value_of
-from pfrl_like.learning.model_outputs import check_one_for_each, wrong_value
+from pfrl_like.learning.model_outputs import check_one_for_each
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import learn_through_hooks, own_step
@@ -155,17 +155,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
         return {}, {}
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy, critics and an explorer that do not fit.
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse critics of the state where those of state and action are needed, or the reverse; and an explorer.
 
         Raises:
             TypeError: Naming the argument.
         """
-        given = check_output("policy", modules["policy"], self.value_type)
-        check_distribution(
-            "policy", given, densities=self.needs_densities, reparametrised=True, instead=self.discrete_form
-        )
-        check_critics(self.critics_among(modules), self.critic_type)
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
     def critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
@@ -348,24 +343,30 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     # Environments
 
-    def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Refuse an environment in which the policy cannot act, and critics that cannot learn there.
+    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+        """Refuse a policy that cannot act there, or be learnt, and critics that cannot learn."""
+        super().check_output(output, obs, action_space)
+        check_one_for_each(output, 1)
+        if action_space is not None:
+            self.check_policy(output, action_space)
+        try_parts(self, obs, output)
 
-        Raises:
-            TypeError: If policy or critics give something else than they should, or actions are of another kind.
-            ValueError: If the number or shape of actions differs, or observations do not fit,
-                or, in training, `replay_start_size` is above the capacity of the replay buffer.
+    def try_parts(self, batch: Batch, distribution: Distribution) -> None:
+        """Refuse a policy and critics that the losses cannot be computed with.
+
+        Args:
+            batch: Two rows, to be learnt from.
+            distribution: What the policy gives for the observation.
         """
-        if self.training:
-            check_start(self)
-        distribution = self.probe(obs)
-        if action_space is None:
-            return
-        if not isinstance(distribution, Distribution):
-            raise wrong_value(distribution, Distribution, "policy")
-        self.check_policy(distribution, action_space)
-        if self.critics and self.critics[0] is not None:  # an acting copy has none
-            dry_run_critics(self, obs, distribution)
+        if self.action_kind[0] != "discrete":
+            densities, instead = self.needs_densities, self.discrete_form
+            check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=instead)
+        if self.needs_densities:
+            try:
+                self.densities_of(distribution)
+            except (RuntimeError, NotImplementedError) as error:
+                raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
+        try_critics(self, batch)
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Refuse actions that are not those of the policy, and warn of those that it cannot give."""
@@ -384,14 +385,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             raise TypeError(
                 f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
             )
-        check_one_for_each(distribution, 1)
         check_policy_fits(distribution, action_space)
-        if self.needs_densities:
-            try:
-                with isolated_rng():
-                    self.densities_of(distribution)
-            except (RuntimeError, NotImplementedError) as error:
-                raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
         differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)

@@ -15,7 +15,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed, has_mask
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
-from pfrl_like.learning.compatibility.parts import check_numbers_in, check_policy
+from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.model_outputs import check_outputs
 from pfrl_like.learning.overrides.async_actor_critic import batch_of_steps, learn_from_steps, update_takes_batch
@@ -111,7 +111,6 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.phi = identity if phi is None else phi
         self.batch_states = batch_states
         check_on_policy_parts(self, {"model": model}, {"optimizer": optimizer})
-        check_policy(self, {"model": model}, self.further_outputs)
         check_counts(t_max=t_max)
         devices = {param.device.type for param in model.parameters()} - {"cpu"}
         if devices:
@@ -171,15 +170,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
         return outputs[0]
 
-    def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Refuse an environment whose actions the policy cannot choose, or whose observations do not fit the model.
-
-        Raises:
-            TypeError: If actions are of another kind.
-            ValueError: If their number differs, or observations do not fit.
-        """
-        outputs = self.probe(obs)
-        check_outputs(outputs, 1, self.acting_argument, self.model_parts)
+    def check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
+        """Refuse a model that gives something else, a policy without densities, and one that cannot act there."""
+        super().check_output(outputs, obs, action_space)
+        check_outputs(outputs, 1, self.acting_argument, self.model_parts, self.further_outputs)
+        check_distribution(self.acting_argument, outputs[0], densities=True)
         if action_space is not None:
             check_policy_fits(outputs[0], action_space, self.acting_argument)
 

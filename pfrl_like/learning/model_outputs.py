@@ -1,6 +1,7 @@
 """What models give for observations and minibatches, and the errors of those that give something else."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -38,6 +39,10 @@ _CRITICS_GIVING = {
 }
 
 
+class OutputError(TypeError):
+    """A network gives something else than is needed; the sentence names it, and so is handed on as it is."""
+
+
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
     """The error of a network that gives something else than an agent needs, and what gives that."""
     return wrong_type(type(value), value_type, argument, example)
@@ -47,7 +52,7 @@ def wrong_type(given: type, value_type: type, argument: str, example: str | None
     """`wrong_value` where only the class of what is given is known."""
     needed, came = value_type.__name__, given.__name__
     example = example or _GIVEN_BY.get(needed)
-    return TypeError(
+    return OutputError(
         f"{argument} gives {_with_article(came)}, expected one that gives {_with_article(needed)}"
         f"{example and f', such as {example}' or ''}"
     )
@@ -67,10 +72,31 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
+def hint_of_pairs(error: Exception) -> str:
+    """What is the matter where a network of tensors is given a pair, or the reverse; empty if neither."""
+    text = str(error)
+    if "not tuple" in text or "'tuple' object" in text:
+        return "; it is called with a pair, such as observation and action: begin it with ConcatObsAndAction"
+    if "not Tensor" in text:
+        return "; it is called with the observation alone: use a module of the state"
+    return ""
+
+
+@contextlib.contextmanager
+def taken_by(argument: str, obs: Any) -> Iterator[None]:
+    """Within it, what a network of this name raises that is given features is the error that they do not fit it."""
+    try:
+        yield
+    except MISFITS as error:
+        if type(error) not in MISFITS:  # out of memory, not implemented, ...
+            raise
+        raise misfit(obs, error, argument) from error
+
+
 def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
     """The error of observations, or features, that a network cannot take in."""
     came = described(obs)
-    hint = hint or _hint(obs, str(came))
+    hint = hint or hint_of_pairs(error) or _hint(obs, str(came))
     return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
 
 
@@ -82,7 +108,8 @@ def _hint(obs: Any, came: str) -> str:
         return "; phi makes of each observation what the network takes"
     if "float64" in came or "int" in came:
         return "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
-    if tuple(getattr(obs, "shape", ()))[:2] == (1, 1):
+    shape = tuple(getattr(obs, "shape", (1, 1)))
+    if len(shape) < 2 or shape[:2] == (1, 1):
         return "; act takes one observation, batch_act a sequence of them"
     return ""
 
@@ -123,7 +150,13 @@ def allowed(distribution: Any, action_mask: Any) -> Any:
     return distribution if action_mask is None else masked(distribution, action_mask)
 
 
-def check_outputs(outputs: tuple[Any, ...], k: int, argument: str, expected: str = "(distribution, values)") -> None:
+def check_outputs(
+    outputs: tuple[Any, ...],
+    k: int,
+    argument: str,
+    expected: str = "(distribution, values)",
+    further: tuple[type[Any], ...] = (Tensor,),
+) -> None:
     """Refuse what a model gave for k observations if its first part is no distribution or its last one no k values.
 
     Args:
@@ -131,12 +164,13 @@ def check_outputs(outputs: tuple[Any, ...], k: int, argument: str, expected: str
         k: How many observations.
         argument: What errors call the model.
         expected: The parts, in words, as many as there should be.
+        further: Classes of those that follow the distribution.
 
     Raises:
         TypeError: If the parts are others.
         ValueError: If there is another number of values.
     """
-    if len(outputs) != expected.count(",") + 1:
+    if len(outputs) != expected.count(",") + 1 or not all(map(isinstance, outputs[1:-1], further[:-1])):
         came = ", ".join(type(part).__name__ for part in outputs)
         raise TypeError(f"{argument} gives ({came}), expected {expected}")
     if not isinstance(outputs[0], Distribution):

@@ -18,7 +18,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
-from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts
+from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
 from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
@@ -170,7 +170,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
         check_arguments(self)
-        self.check_declared(modules)
+        self.check_modules(modules)
         for module in modules.values():
             module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
@@ -205,8 +205,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """
         raise NotImplementedError
 
-    def check_declared(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Refuse modules, by argument, that are declared to take or give other things than this agent needs."""
+    def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        """Refuse parts of other classes; modules by argument. What they take and give shows in the dry run."""
+
+    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+        """As of the base; in training, a replay buffer that cannot hold `replay_start_size` steps is refused first."""
+        if self.training and action_space is not None:
+            check_start(self)
+        super().check_output(output, obs, action_space)
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""

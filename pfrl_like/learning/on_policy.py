@@ -17,10 +17,10 @@ from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
-from pfrl_like.learning.compatibility.parts import check_policy
+from pfrl_like.learning.compatibility.parts import check_distribution
 from pfrl_like.learning.compatibility.spaces import check_policy_fits
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
-from pfrl_like.learning.model_outputs import allowed, check_outputs, wrong_value
+from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
@@ -112,7 +112,6 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self.recurrent = recurrent
         self.obs_normalizer = obs_normalizer
         check_on_policy_parts(self, modules, optimizers)
-        check_policy(self, modules)
         check_counts(1, False, **{f"{name}_stats_window": size for name, size in windows.items()})
         for module in (*modules.values(), obs_normalizer):
             if module is not None:
@@ -173,21 +172,15 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """What the model takes in: features, normalised if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
-    def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Refuse an environment in which the policy cannot act.
-
-        Raises:
-            TypeError: If the actions are of another kind.
-            ValueError: If there are another number of them, or observations do not fit the model.
-        """
-        said = self.probe(obs)
-        if action_space is None:
-            return
-        if not isinstance(said, self.value_type):
-            raise wrong_value(said, self.value_type, self.acting_argument)
+    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+        """Refuse a model that gives something else, a policy without densities, and one that cannot act there."""
+        super().check_output(output, obs, action_space)
         if self.value_type is tuple:
-            check_outputs(said, 1, self.acting_argument)
-        check_policy_fits(said[0] if self.value_type is tuple else said, action_space, self.acting_argument)
+            check_outputs(output, 1, self.acting_argument)
+        distribution = output[0] if self.value_type is tuple else output
+        check_distribution(self.acting_argument, distribution, densities=True)
+        if action_space is not None:
+            check_policy_fits(distribution, action_space, self.acting_argument)
 
     # Observing
 

@@ -4,12 +4,11 @@ from typing import Any
 
 from torch import nn
 
-from pfrl_like.nn.fast_forward import declares, fast_forward, output_of
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.recurrent import Recurrent
 
 
-@declares(output=lambda branched: tuple(map(output_of, branched.child_modules)))
 @ignores_training
 class Branched(nn.Module):
     """Calls each of its modules with the same arguments.

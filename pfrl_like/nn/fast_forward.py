@@ -1,113 +1,21 @@
-"""What a module takes and gives, as far as it is declared; calls past `nn.Module.__call__`, or in few chunks."""
+"""Calls of modules past `nn.Module.__call__`, or in few chunks."""
 
-import inspect
-import typing
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 from torch.nn import functional as F
 from torch.nn.modules import module as hooks
 
 from pfrl_like.batch import map_nested
-from pfrl_like.utils.recurrent import is_recurrent
 
 Class = TypeVar("Class", bound=type[nn.Module])
-Rule = Callable[[Any], Any]
 
-_LAYERS: dict[Any, Rule] = {layer.forward: lambda _: Tensor for layer in (nn.RNN, nn.GRU, nn.LSTM)}
-_LAYERS[nn.Identity.forward] = lambda _: Any
-_INPUTS: dict[Any, Rule] = {**_LAYERS}
-_OUTPUTS: dict[Any, Rule] = {**_LAYERS}
 _FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any]] = {nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid}
 _KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Linear, nn.ReLU, *_FUNCTIONS}
 #: Rows of a call on a CPU: the layers' outputs for many more leave its caches, which costs a third more time.
 _ROWS_IN_CACHE = 512
-
-
-def output_of(module: nn.Module) -> Any:
-    """Class of what a module gives; a tuple of such if it gives a tuple, and `Any` for what is not declared.
-
-    A row of layers gives what the last one gives. The state that a recurrent module gives is left out.
-    """
-    return _declared(module, _OUTPUTS, "return")
-
-
-def input_of(module: nn.Module) -> Any:
-    """Class of what a module takes as its first argument; a tuple and `Any` as in `output_of`."""
-    return _declared(module, _INPUTS, "input")
-
-
-def declares(*, input: Rule | None = None, output: Rule | None = None) -> Callable[[Class], Class]:
-    """Class decorator for a module's own `forward` that depends on the parts of the module.
-
-    A subclass with another `forward` is not included.
-
-    Args:
-        input: Gives what `input_of` should, of a module of the class; None leaves it to the annotations.
-        output: The same for `output_of`.
-    """
-
-    def register(cls: Class) -> Class:
-        for rules, rule in ((_INPUTS, input), (_OUTPUTS, output)):
-            if rule is not None:
-                rules[cls.forward] = rule
-        return cls
-
-    return register
-
-
-def may_be(declared: Any, wanted: type) -> bool:
-    """Whether what is declared so is of a class, or may be: it is not declared, or only by an interface."""
-    kind = tuple if isinstance(declared, tuple) else declared
-    if kind is Any or issubclass(kind, wanted):
-        return True
-    return issubclass(wanted, kind) and (kind in (object, Distribution) or inspect.isabstract(kind))
-
-
-def _declared(module: nn.Module, rules: dict[Any, Rule], name: str) -> Any:
-    if "forward" in vars(module) or module._forward_hooks or module._forward_pre_hooks:
-        return Any
-    forward = getattr(type(module), "forward", None)
-    if forward in rules:
-        return rules[forward](module)
-    found = _annotations(forward)[name]
-    return found[0] if name == "return" and is_recurrent(module) and isinstance(found, tuple) else found
-
-
-def _annotations(forward: Any) -> dict[str, Any]:
-    """Of the first argument, as "input", and of the result, as "return"."""
-    try:
-        hints = typing.get_type_hints(forward)
-        taken = [*inspect.signature(forward).parameters][1]
-    except Exception:  # they may name anything, also what is there only for a type checker; or there are none
-        return {"input": Any, "return": Any}
-    return {name: _as_class(hints.get(key, Any)) for name, key in {"input": taken, "return": "return"}.items()}
-
-
-def _as_class(hint: Any) -> Any:
-    if typing.get_origin(hint) is tuple and Ellipsis not in typing.get_args(hint):
-        return tuple(map(_as_class, typing.get_args(hint)))
-    return hint if isinstance(hint, type) and not getattr(hint, "_is_protocol", False) else Any
-
-
-def _of_layer(of: Callable[[Any], Any], i: int) -> Rule:
-    return lambda layers: of(layers[i]) if len(layers) else Any
-
-
-def declares_layers(cls: Class) -> Class:
-    """`declares` for a row of layers, which takes what the first takes and gives what the last gives."""
-    return declares(input=_of_layer(input_of, 0), output=_of_layer(output_of, -1))(cls)
-
-
-def declares_input_of(part: str) -> Callable[[Class], Class]:
-    """`declares` for a module that takes what one of its parts takes, the attribute of that name."""
-    return declares(input=lambda module: input_of(getattr(module, part)))
-
-
-declares_layers(nn.Sequential)
 
 
 def fast_forward(module: Any, x: Any) -> Any:

@@ -4,12 +4,10 @@ from typing import Any
 
 from torch import nn
 
-from pfrl_like.nn.fast_forward import declares, output_of
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.recurrent import Recurrent, is_recurrent, layer_outputs
 
 
-@declares(output=lambda branched: tuple(map(output_of, branched)))
 @ignores_training
 class RecurrentBranched(Recurrent, nn.ModuleList):
     """Calls each of its recurrent modules with the same sequences.

@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import nn
 
-from pfrl_like.nn.fast_forward import declares_layers
 from pfrl_like.utils.contexts import ignores_training
 from pfrl_like.utils.recurrent import (
     Recurrent,
@@ -19,7 +18,6 @@ from pfrl_like.utils.recurrent import (
 Call = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-@declares_layers
 @ignores_training
 class RecurrentSequential(Recurrent, nn.Sequential):
     """`torch.nn.Sequential` with recurrent layers among the others.

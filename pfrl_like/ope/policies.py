@@ -407,7 +407,8 @@ def n_actions_of(algo: Any, shown: int, observation: Any) -> int:
         if isinstance(algo, nn.Module):
             given: Any = first_distribution(policy_of(algo, None), None, observation[None])
         else:
-            given = agent.probe(observation) if hasattr(agent := agent_of(algo), "probe") else None
+            agent = agent_of(algo)
+            given = agent.probe(agent.features([observation], agent.device)) if hasattr(agent, "probe") else None
         given = given[0] if isinstance(given, tuple) else given
         known = given.logits.shape[-1] if isinstance(given, TorchCategorical) else getattr(given, "n_actions", 0)
     return max(shown, known or 0)

@@ -14,7 +14,7 @@ from pfrl_like.action_value import (
     QuantileDiscreteActionValue,
     QuantileThresholds,
 )
-from pfrl_like.nn.fast_forward import declares_input_of, fast_forward
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
@@ -90,7 +90,6 @@ class _Quantiles(nn.Module):
         return rows.view(*taus.shape, -1)
 
 
-@declares_input_of("psi")
 @ignores_training
 class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
     """Implicit quantile Q-function, f(psi(s) * phi(tau)) (arXiv:1806.06923, section 3).
@@ -139,7 +138,6 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         return ImplicitQuantileActionValue(features, self.quantiles, self.thresholds)
 
 
-@declares_input_of("psi")
 @ignores_training
 class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
     """`ImplicitQuantileQFunction` whose `psi` is recurrent.
@@ -163,7 +161,6 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
         return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
 
 
-@declares_input_of("psi")
 @ignores_training
 class FullyParametrizedQFunction(_Quantiles, StateQFunction):
     """Quantile Q-function that also proposes at which fractions (arXiv:1911.02140, section 3).
@@ -222,7 +219,6 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
     return [{"params": others}, {"params": list(own), **options}]
 
 
-@declares_input_of("model")
 @ignores_training
 class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Quantile Q-function of discrete actions made of any model.

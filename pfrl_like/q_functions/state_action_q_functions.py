@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
 from pfrl_like.nn.concat_obs_and_action import ConcatObsAndAction
-from pfrl_like.nn.fast_forward import declares_input_of, fast_forward
+from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.nn.lmbda import Lambda
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.nn.mlp_bn import MLPBN
@@ -271,7 +271,6 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
         super().__init__(*layers)
 
 
-@declares_input_of("first")
 @ignores_training
 class QFunctionEnsemble(nn.Module):
     """Q-functions of one form that learn together, with one optimiser; they may share layers.

@@ -12,7 +12,7 @@ from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteAc
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.lower_triangular_matrix import lower_triangular_matrix
 from pfrl_like.initializers import init_chainer_default
-from pfrl_like.nn.fast_forward import declares_input_of, fast_forward, stands_for
+from pfrl_like.nn.fast_forward import fast_forward, stands_for
 from pfrl_like.nn.mlp import MLP
 from pfrl_like.q_function import StateQFunction
 from pfrl_like.utils.checks import check_counts
@@ -90,7 +90,6 @@ class DiscreteActionValueHead(nn.Module):
         return DiscreteActionValue(q_values)
 
 
-@declares_input_of("model")
 @ignores_training
 class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Q-function of discrete actions made of any model.
@@ -132,7 +131,6 @@ class FCStateQFunctionWithDiscreteAction(SingleModelStateQFunctionWithDiscreteAc
         super().__init__(MLP(ndim_obs, n_actions, [n_hidden_channels] * n_hidden_layers, nonlinearity, last_wscale))
 
 
-@declares_input_of("model")
 @ignores_training
 class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
     """Distributional Q-function of discrete actions made of any model.

@@ -1,4 +1,4 @@
-"""Every agent with every combination of its parts learns, is saved and acts, or its constructor says what to use.
+"""Every agent with every combination of its parts learns, is saved and acts, or is refused before its first step.
 
 The slow tests run all cases. The others run a part of them, always the same, in which any two parts that fit meet in
 some agent, each family of agents has each part that fits, and no agent is missing.
@@ -57,9 +57,11 @@ def try_case(case: Case, folder: Path) -> None:
 
 
 def assert_refused(case: Case, folder: Path, arguments: Iterable[str]) -> None:
-    """The constructor raises a sentence that names an argument."""
+    """The constructor, or the first observation, raises a sentence that names an argument."""
+    entry = LEARNERS[case["agent"]]
     try:
-        LEARNERS[case["agent"]].make(case, folder)
+        agent, env = entry.make(case, folder), entry.env(case)
+        agent.dry_run(env.observation_space.sample())
     except (TypeError, ValueError) as refusal:
         sentence = str(refusal)
         assert re.match(rf"({'|'.join(arguments)})\w*(\[\d+\])? ", sentence) and sentence.count(" ") >= 8, sentence

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 from agent_parts import AGENTS, make_agent, make_batch
-from network_parts import undeclared
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
@@ -276,8 +275,8 @@ def test_dpp_greedy_learns_from_continuous_actions() -> None:
 def test_dpp_refuses_continuous_actions() -> None:
     message = "gives a QuadraticActionValue, expected one that gives a DiscreteActionValue"
     with pytest.raises(TypeError, match=message):
-        make_agent("DPP", q_function=Quadratic())
-    agent = make_agent("DPP", q_function=undeclared(Quadratic()))
+        make_agent("DPP", q_function=Quadratic()).act(BATCH.obs[0].numpy())
+    agent = make_agent("DPP", q_function=Quadratic())
     with pytest.raises(TypeError, match=message):
         agent.update(BATCH.replace(action=torch.ones(3, 1)))
 

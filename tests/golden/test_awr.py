@@ -321,14 +321,14 @@ def test_numbers_out_of_bounds_are_refused(options: dict[str, Any], message: str
 def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
     categorical = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
     with pytest.raises(TypeError, match="policy gives a Categorical, .* or DiscreteAWR for discrete actions"):
-        make(policy=categorical)
+        make(policy=categorical).dry_run(ENV.observation_space.sample())
     with pytest.raises(TypeError, match="policy gives a DiagonalGaussian"):
-        make(agents.DiscreteAWR, policy=make_policy("gaussian"))
+        make(agents.DiscreteAWR, policy=make_policy("gaussian")).dry_run(ENV.observation_space.sample())
     with pytest.raises(TypeError, match="DiscreteAWR has discrete actions, .* use AWR"):
         discrete = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
         make(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="v_func gives a DeltaVector"):
-        make(v_func=make_policy("deterministic"))
+        make(v_func=make_policy("deterministic")).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match="v_func cannot be learnt from"):
         make(v_func=nn.Sequential(nn.Linear(3, 1))).dry_run(ENV.observation_space.sample(), ENV.action_space)
 

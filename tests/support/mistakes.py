@@ -31,6 +31,7 @@ import pfrl_like
 from pfrl_like import agents, algos, cli, experiments, explorers, ope, replay_buffers
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.learning.acting import Acting
 from pfrl_like.testing.play import play_one
 from pfrl_like.utils import set_random_seed
 
@@ -567,6 +568,8 @@ class NoError(Exception):
 def error_of(name: str, folder: Path) -> str:
     """The error that a mistake gets, in an empty folder, without what differs from machine to machine.
 
+    An agent that is made meets its first observation, too.
+
     Raises:
         NoError: If it gets none.
     """
@@ -574,7 +577,9 @@ def error_of(name: str, folder: Path) -> str:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            MISTAKES[name](folder)
+            made = MISTAKES[name](folder)
+            if isinstance(made, Acting):
+                made.dry_run(np.zeros(OBS, np.float32))
     except Exception as error:
         return plain(f"{type(error).__name__}: {error}", folder)
     raise NoError(name)

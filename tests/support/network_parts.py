@@ -36,11 +36,6 @@ def in_a_row(recurrent: bool, *layers: nn.Module) -> nn.Module:
     return RecurrentSequential(*layers) if recurrent else nn.Sequential(*layers)
 
 
-def undeclared(network: nn.Module) -> nn.Module:
-    """The same network, of which nobody can tell what it gives without calling it."""
-    return nn.Sequential(network, Lambda(lambda output: output))
-
-
 def features(recurrent: bool, n_inputs: int = OBS) -> list[nn.Module]:
     """Layers from inputs to `HIDDEN` numbers."""
     return [nn.Linear(n_inputs, HIDDEN), nn.Tanh(), *([nn.LSTM(HIDDEN, HIDDEN)] if recurrent else [])]

@@ -19,7 +19,8 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
+from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -190,18 +191,14 @@ class AWR(OffPolicyActorCritic):
             max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
         )  # fmt: skip
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy of other actions or without densities, a value function of something else than numbers.
-
-        And a replay buffer that cannot tell what came after a step.
-
-        Raises:
-            TypeError: Naming the argument.
-        """
-        given = check_output("policy", modules["policy"], self.value_type)
+    def try_parts(self, batch: Batch, distribution: Any) -> None:
+        """Refuse a policy without densities, and a value function that gives something else than numbers."""
         if self.action_kind[0] != "discrete":
-            check_distribution("policy", given, densities=True, reparametrised=True, instead="DiscreteAWR")
-        check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
+            check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
+        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse a replay buffer that cannot tell what came after a step."""
         if self.sampling:
             check_tells_future(self.replay_buffer)
 

@@ -1,7 +1,7 @@
 """Behavioural cloning, of continuous and of discrete actions (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88)."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in, check_output
+from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in
 from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -172,14 +172,6 @@ class DiscreteBC(BC):
         self.beta = beta
         check_numbers_in(self, beta=(0, None))
         super().__init__(*args, **kwargs)
-
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy that is not categorical.
-
-        Raises:
-            TypeError: Naming the argument.
-        """
-        check_output("policy", modules["policy"], self.value_type)
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`discrete_bc_loss`."""

@@ -14,7 +14,6 @@ from pfrl_like.agents.dqn import DQN, action_values
 from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.agents.offline.imitation import (
     ChosenAction,
-    check_parts_of_vae,
     chosen,
     chosen_for_active,
     imitated_actions,
@@ -22,6 +21,7 @@ from pfrl_like.agents.offline.imitation import (
     most_valued,
     step_imitator,
     take_imitator,
+    try_imitator,
 )
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
@@ -30,12 +30,14 @@ from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import two_or_more
-from pfrl_like.learning.compatibility.parts import check_critics, check_numbers_in, check_output, check_takes_pair
+from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
+from pfrl_like.learning.model_outputs import taken_by, wrong_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import ConstructorOnly, check_counts
@@ -48,7 +50,9 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
     Raises:
         ValueError: If the perturbation has another size than the action.
     """
-    perturbation = fast_forward(policy, (obs, action))
+    perturbation: Any = fast_forward(policy, (obs, action))
+    if not isinstance(perturbation, Tensor):
+        raise wrong_value(perturbation, Tensor, "policy", "one that ends in Tanh")
     if perturbation.shape[1:] != action.shape[1:]:  # of one number, all would be moved by it without a word
         raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
     moved: Tensor = torch.add(action, perturbation, alpha=scale)
@@ -256,21 +260,28 @@ class BCQ(OffPolicyActorCritic):
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return step_imitator(self, batch, step, found)
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a perturbation and critics that take or give something else, and another imitator.
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse another imitator.
 
         Raises:
             TypeError: Naming the argument.
         """
-        check_takes_pair("policy", modules["policy"])
-        check_output("policy", modules["policy"], Tensor, "one that ends in Tanh")
-        check_critics(self.critics_among(modules), self.critic_type)
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
             raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
-        check_parts_of_vae(imitator)
+
+    def try_parts(self, batch: Batch, distribution: Any) -> None:
+        """As of the base, and the imitator before."""
+        try_imitator(self, batch)
+        super().try_parts(batch, distribution)
 
     # Acting
+
+    def probe(self, obs: Any) -> Any:
+        """As of the base; the imitator is called before, by itself."""
+        with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
+            imitated_actions(self.choice.imitator, obs, 1)
+        return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
         return chosen_for_active(lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active)
@@ -357,10 +368,13 @@ class DiscreteBCQ(DQN):
         """The imitator."""
         return {"imitator": self._imitator}
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+    def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
         """As of `DQN`; an imitator that is not categorical is refused as well."""
-        super().check_declared({"q_function": modules["q_function"]})
-        check_output("imitator", modules["imitator"], Categorical)
+        super().check_output(value, obs, action_space)
+        with torch.no_grad(), evaluating_readers(self.imitator):
+            given = fast_forward(self.imitator, obs)
+        if not isinstance(given, Categorical):
+            raise wrong_value(given, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """As of the base, among the likely actions; explorers keep to them, too."""

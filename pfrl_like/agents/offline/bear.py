@@ -5,12 +5,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Distribution
 
 from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.offline.imitation import (
     ChosenAction,
-    check_parts_of_vae,
     chosen,
     chosen_for_active,
     imitated_actions,
@@ -18,15 +16,15 @@ from pfrl_like.agents.offline.imitation import (
     most_valued,
     step_imitator,
     take_imitator,
+    try_imitator,
 )
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
-from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_output, check_positive
+from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
-from pfrl_like.nn import ConditionalVAE
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly, check_choice, check_counts
 from pfrl_like.utils.contexts import evaluating_readers
@@ -156,18 +154,10 @@ class BEAR(SoftActorCritic):
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return step_imitator(self, batch, step, found)
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """As of `SoftActorCritic`, and refuse an imitator of other actions.
-
-        Raises:
-            TypeError: Naming the argument.
-        """
-        super().check_declared(modules)
-        if isinstance(modules["imitator"], ConditionalVAE):
-            check_parts_of_vae(modules["imitator"])
-        else:
-            given = check_output("imitator", modules["imitator"], Distribution, "a pfrl_like.nn.ConditionalVAE")
-            check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
+    def try_parts(self, batch: Batch, distribution: Any) -> None:
+        """As of `SoftActorCritic`; then an imitator of other actions is refused."""
+        super().try_parts(batch, distribution)
+        try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""

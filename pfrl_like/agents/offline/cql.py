@@ -254,9 +254,9 @@ class CalQL(CQL):
         self.sampling = {"continuation": math.inf if horizon is None else horizon}
         super().__init__(*args, **kwargs)
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """As of `CQL`; a replay buffer that cannot tell what came after a step is refused as well."""
-        super().check_declared(modules)
+        super().check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -1,6 +1,5 @@
 """Decision Transformer, of continuous and of discrete actions (Chen et al. 2021, arXiv:2106.01345)."""
 
-import copy
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agents.offline.bc import bc_loss_of, imitation_step
-from pfrl_like.batch import Batch, concatenate_nested, described, first_leaf, map_nested
+from pfrl_like.batch import Batch, concatenate_nested, first_leaf, map_nested
 from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.errors import ExportError
 from pfrl_like.explorers import Greedy
@@ -19,6 +18,7 @@ from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
+from pfrl_like.learning.model_outputs import taken_by
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
@@ -254,7 +254,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         self.episodic_update_len = self.context_size
         self._contexts = self._new_contexts()
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse another network, and one of other actions.
 
         Raises:
@@ -333,14 +333,9 @@ class DecisionTransformer(OffPolicyActorCritic):
         return {training: ReturnContext(self.context_size) for training in (False, True)}
 
     def probe(self, obs: Any) -> Any:
-        """What the network says of one observation."""
-        features, given = copy.deepcopy((self.features, obs))
-        obs = features([given], self.device)
-        try:
-            with torch.no_grad(), evaluating_readers(self.policy):
-                return ReturnContext(1).begin_steps(self.policy, [0], obs)
-        except (RuntimeError, TypeError, ValueError) as error:
-            raise ValueError(f"obs does not fit policy; it came as {described(obs)}, which gave: {error}") from error
+        """What the network says of features of one observation, [1, ...]."""
+        with taken_by("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
+            return ReturnContext(1).begin_steps(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Not supported: what it does depends on the steps before, and on rewards, which no exported policy is given.

@@ -17,7 +17,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
 from pfrl_like.learning.compatibility.arguments import listed, numbered
-from pfrl_like.learning.compatibility.parts import check_critics_of_state, check_explorer, check_output
+from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state
 from pfrl_like.learning.critics import Targets, critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
@@ -171,14 +171,14 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     value_of = staticmethod(value_of_state)
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a policy, critics and an explorer of other actions.
+    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+        """Refuse critics of state and action, and an explorer of other actions.
 
         Raises:
             TypeError: Naming the argument.
         """
-        check_output("policy", modules["policy"], self.value_type)
-        check_critics_of_state(self.critics_among(modules))
+        for name, critic in self.critics_among(modules).items():
+            check_takes_state(name, critic)
         check_explorer(self.explorer, "discrete", type(self).__name__)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -7,13 +7,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.distributions import Distribution
 
 from pfrl_like.agents.offline.bc import bc_loss
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.acting import at_rows
-from pfrl_like.learning.compatibility.parts import check_numbers_in, check_takes_pair
+from pfrl_like.learning.compatibility.dry_run import told_of, tried_output
+from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in
 from pfrl_like.learning.critics import mean_value
 from pfrl_like.nn import ConditionalVAE
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
@@ -102,14 +104,23 @@ def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
     return agent.run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
-def check_parts_of_vae(imitator: ConditionalVAE) -> None:
-    """Refuse a `ConditionalVAE` whose parts are declared to take tensors, and not pairs.
+def try_imitator(agent: Any, batch: Batch) -> None:
+    """Refuse an imitator that cannot learn from a batch of two rows.
 
     Raises:
-        TypeError: Naming the part.
+        TypeError: If it gives, or takes, something else.
+        ValueError: If observations or actions do not fit it.
     """
-    check_takes_pair("imitator.encoder", imitator.encoder)
-    check_takes_pair("imitator.decoder", imitator.decoder, "latent vector")
+    if not isinstance(agent.imitator, ConditionalVAE):
+        given: Any = tried_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
+        check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
+    else:
+        with told_of("imitator.encoder", batch):
+            fast_forward(agent.imitator.encoder, (batch.obs, batch.action))
+        with told_of("imitator.decoder", batch):
+            agent.imitator.draw(batch.obs, 1)
+    with told_of("imitator", batch):
+        imitation_loss(agent.imitator, batch, agent.beta)
 
 
 class ChosenAction(DeltaVector):

@@ -10,7 +10,8 @@ from pfrl_like.agents import dqn
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
-from pfrl_like.learning.compatibility.parts import check_output, check_positive
+from pfrl_like.learning.compatibility.dry_run import tried_output
+from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.checks import ConstructorOnly
@@ -132,10 +133,10 @@ class IQL(AdvantageWeightedActorCritic):
         """The value function."""
         return self._further
 
-    def check_declared(self, modules: Mapping[str, nn.Module]) -> None:
-        """As of the base; a value function that gives something else than numbers is refused as well."""
-        super().check_declared(modules)
-        check_output("v_func", modules["v_func"], Tensor, "a network that ends in Linear(n, 1)")
+    def try_parts(self, batch: Batch, distribution: Any) -> None:
+        """As of the base; a value function that gives something else than numbers is refused before."""
+        tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
+        super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
         """Descend on the losses of critics and policy, and on `iql_value_loss`, all of the value function as it was."""

@@ -1,7 +1,6 @@
-"""Critics are tried before a run begins: what does not fit shows then, and not at the first update."""
+"""Parts are tried on the first observation: what does not fit shows then, and not at the first update."""
 
 import contextlib
-import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -11,44 +10,82 @@ from torch.distributions import Distribution
 
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.batch import Batch, described
-from pfrl_like.learning.model_outputs import MISFITS
+from pfrl_like.learning.compatibility.parts import check_one_form
+from pfrl_like.learning.model_outputs import MISFITS, OutputError, hint_of_pairs, wrong_critic, wrong_value
 from pfrl_like.nn.empirical_normalization import holding_still
+from pfrl_like.nn.fast_forward import repeat_rows
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.contexts import evaluating_readers
+from pfrl_like.utils.recurrent import forward
 
 
 @torch.no_grad()
-def dry_run_critics(agent: Any, obs: Any, distribution: Distribution) -> None:
-    """Ask the critics of an agent for values and losses, which leaves no trace.
+def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
+    """Call `agent.try_parts` with two rows of an observation, which leaves no trace; not that of an acting copy.
 
     Args:
         agent: An `OffPolicyActorCritic`.
-        obs: An observation.
-        distribution: What the policy gives for one observation; actions are drawn from it.
-
-    Raises:
-        TypeError: If a critic gives something else than the agent learns from, naming it.
-        ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
+        obs: Features of the observation, [1, ...].
+        distribution: What the policy gives for it; actions are drawn from it.
     """
+    if any(getattr(agent, name, None) is None for name in agent.saved_attributes):
+        return
     with contextlib.ExitStack() as stack:
         stack.enter_context(isolated_rng())
         for module in {id(part): part for part in vars(agent).values() if isinstance(part, nn.Module)}.values():
             stack.enter_context(holding_still(module))
             stack.enter_context(evaluating_readers(module))
-        batch = _two_rows(agent, obs, distribution)
-        values = []
-        for name, critic in zip(agent.critic_names, agent.critics, strict=True):
-            with _named(name, batch):
-                values.append(agent.value_of(critic, batch))
-        with _named(" and ".join(agent.critic_names), batch):
-            _check_atoms(values)
+        agent.try_parts(_two_rows(agent, obs, distribution), distribution)
+
+
+def try_critics(agent: Any, batch: Batch) -> None:
+    """Ask the critics of an agent for values and losses.
+
+    Args:
+        agent: An `OffPolicyActorCritic`.
+        batch: Two rows.
+
+    Raises:
+        TypeError: If a critic gives something else than the agent learns from, naming it.
+        ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
+    """
+    values = {}
+    for name, critic in zip(agent.critic_names, agent.critics, strict=True):
+        with told_of(name, batch):
+            values[name] = agent.value_of(critic, batch)
+        if not isinstance(values[name], agent.critic_type):
+            raise wrong_critic(type(values[name]), agent.critic_type, name)
+    if values:
+        check_one_form(values)
+        with told_of(" and ".join(agent.critic_names), batch):
+            _check_atoms([*values.values()])
             list(agent.critic_losses(batch))
+
+
+def tried_output(argument: str, module: nn.Module, batch: Batch, wanted: type, example: str | None = None) -> Any:
+    """What a module gives for the observations of a batch.
+
+    Args:
+        argument: What errors call it.
+        module: The module.
+        batch: The batch.
+        wanted: What it has to give.
+        example: What gives that, for the error.
+
+    Raises:
+        TypeError: If it gives something else.
+        ValueError: If it does not take the observations.
+    """
+    with told_of(argument, batch):
+        given = forward(module, batch.obs)[0]
+    if not isinstance(given, wanted):
+        raise wrong_value(given, wanted, argument, example)
+    return given
 
 
 def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
     """Two transitions, of which a recurrent agent has sequences of one step."""
-    features, given = copy.deepcopy((agent.features, [obs, obs]))  # phi may keep what it sees
-    obs = features(given, agent.device)
+    obs = repeat_rows(obs, 2)
     reward = torch.zeros(2, device=agent.device)
     action = torch.cat([distribution.sample(), distribution.sample()])
     return Batch(
@@ -65,13 +102,13 @@ def _check_atoms(values: Sequence[Any]) -> None:
 
 
 @contextlib.contextmanager
-def _named(critics: str, batch: Batch) -> Iterator[None]:
-    """What goes wrong within it is said of some critics."""
+def told_of(parts: str, batch: Batch) -> Iterator[None]:
+    """What goes wrong within it is said of some parts."""
     try:
         yield
-    except MISFITS as error:
-        if type(error) not in MISFITS:  # out of memory, not implemented, ...
+    except (*MISFITS, AttributeError) as error:
+        if type(error) not in (*MISFITS, AttributeError, OutputError):  # out of memory, not implemented, ...
             raise
-        kind = TypeError if isinstance(error, TypeError) else ValueError
+        kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
         came = f"observations {described(batch.obs)} and actions {described(batch.action)}"
-        raise kind(f"{critics} cannot be learnt from; {came} gave: {error}") from error
+        raise kind(f"{parts} cannot be learnt from; {came} gave: {error}{hint_of_pairs(error)}") from error

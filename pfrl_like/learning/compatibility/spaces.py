@@ -133,7 +133,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
             observations do not fit.
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
-    output = agent.probe(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
+    output = agent.dry_run(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
     agent.check_recorded_actions(dataset, output)
 
 

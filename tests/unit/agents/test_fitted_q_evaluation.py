@@ -171,7 +171,7 @@ def test_the_policy_is_neither_changed_nor_copied_and_the_explorer_adds_to_it() 
 )  # fmt: skip
 def test_parts_that_do_not_fit_are_refused(kind: str, parts: dict[str, Any], message: str) -> None:
     with pytest.raises(TypeError, match=message):
-        make(kind, **parts)
+        make(kind, **parts).dry_run(np.zeros(4, np.float32))
 
 
 def test_an_environment_of_other_actions_is_refused() -> None:

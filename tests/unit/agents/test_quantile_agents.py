@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent, make_batch, make_q_function
-from network_parts import undeclared
 from torch import Tensor, nn
 
 from pfrl_like.q_functions import fqf_parameter_groups
@@ -56,7 +55,7 @@ def test_fractions_of_recurrent_and_wrapped_q_functions_are_set() -> None:
 
 def test_fractions_of_what_draws_none_are_refused() -> None:
     with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a Sequential"):
-        make_agent("IQN", q_function=undeclared(make_q_function("DQN")), quantile_thresholds_K=2)
+        make_agent("IQN", q_function=nn.Sequential(make_q_function("DQN")), quantile_thresholds_K=2)
     with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected an integer from 1 on"):
         make_agent("IQN", quantile_thresholds_N_prime=-1)
 
@@ -118,9 +117,9 @@ def test_the_double_form_differs_by_the_next_action_alone(agent: str, double: st
 def test_another_form_is_refused(agent: str) -> None:
     q_function, message = make_q_function("DQN"), "q_function gives a DiscreteActionValue, expected one that gives"
     with pytest.raises(TypeError, match=message):
-        make_agent(agent, q_function=q_function)
+        make_agent(agent, q_function=q_function).act(np.zeros(5, np.float32))
     with pytest.raises(TypeError, match=message):
-        make_agent(agent, q_function=undeclared(q_function)).update(make_batch(0))
+        make_agent(agent, q_function=q_function).update(make_batch(0))
 
 
 @pytest.mark.parametrize("agent", QUANTILE_AGENTS)

@@ -10,7 +10,6 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy, parameters
 from agent_parts import MAKE_BUFFER
-from network_parts import undeclared
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
@@ -110,10 +109,10 @@ def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
     assert agent.policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
     with pytest.raises(ValueError, match="n_dropped"):
         make_tqc(n_dropped=-1)
-    with pytest.raises(TypeError, match="q_func1 gives a Tensor, .* a QuantileDiscreteActionValue"):
-        make_sac(TQC, make_policy(), [make_critic(), make_critic()])
+    with pytest.raises(TypeError, match="q_func1 gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
+        make_sac(TQC, make_policy(), [make_critic(), make_critic()]).dry_run(np.zeros(4, np.float32))
     with pytest.raises(TypeError, match="a critic gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
-        make_sac(TQC, make_policy(), [undeclared(make_critic()) for _ in range(2)]).update(make_batch())
+        make_sac(TQC, make_policy(), [make_critic() for _ in range(2)]).update(make_batch())
 
 
 # REDQ
@@ -313,10 +312,10 @@ def test_discrete_critics_are_of_one_form() -> None:
     with pytest.raises(
         TypeError, match="q_func1 gives a QuantileDiscreteActionValue and q_func2 a DiscreteActionValue"
     ):
-        make_sac(DiscreteSAC, POLICY, [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)])
+        make_sac(DiscreteSAC, POLICY, [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]).dry_run(BATCH.obs[0].numpy())
     critics = [quantiles_of([0.0, 4.0]), q_of(0.0, 4.0)]
     for pair in (critics, critics[::-1]):
-        agent = make_sac(DiscreteSAC, POLICY, [*map(undeclared, pair)])
+        agent = make_sac(DiscreteSAC, POLICY, pair)
         with pytest.raises(TypeError, match="the critics give .*ActionValue, .*ActionValue, of which none"):
             agent.update(BATCH)
 

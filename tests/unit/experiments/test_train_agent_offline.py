@@ -186,9 +186,9 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path: Path) -> 
     assert dict(trained.get_statistics())["n_updates"] == 2
 
 
-def test_an_update_that_fails_is_told_with_the_shapes_of_its_minibatch(tmp_path: Path) -> None:
-    came = r"observations \(8, 4\) of float32 and actions \(8, 2\) of float32"
-    with pytest.raises(RuntimeError, match=f"TD3 could not learn from a minibatch of {came}; .*shapes"):
+def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path: Path) -> None:
+    came = r"observations \(2, 4\) of float32 and actions \(2, 2\) of float32"
+    with pytest.raises(ValueError, match=f"q_func1 cannot be learnt from; {came} gave: .*shapes"):
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 

@@ -355,20 +355,9 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         A3C(model, optimizer, 4, 0.9).act(np.zeros(2, np.float32))
 
 
-class Undeclared(nn.Module):
-    """Does not say what it gives."""
-
-    def __init__(self, *parts: nn.Module) -> None:
-        super().__init__()
-        self.parts = nn.ModuleList(parts)
-
-    def forward(self, obs):  # type: ignore[no-untyped-def]
-        return tuple(part(obs) for part in self.parts)
-
-
 def test_a_model_that_gives_other_parts_is_refused_by_name() -> None:
     def act(agent: type[Any], *parts: nn.Module, **options: Any) -> None:
-        model = Undeclared(*parts)
+        model = Branched(*parts)
         agent(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, **options).act(EYE[0])
 
     policy = nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead())
