@@ -269,9 +269,8 @@ class FileAdapter(NoAdapter):
         """Add a line to the metric's file, of which the first one makes a new file."""
         new = name not in self._begun
         self._begun.add(name)
-        with open(
-            os.path.join(self.directory, f"{name}.csv"), "w" if new else "a", newline="", encoding="utf-8"
-        ) as file:
+        path = os.path.join(self.directory, f"{name}.csv")
+        with open(path, "w" if new else "a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             if new:
                 writer.writerow(["epoch", "step", "value"])

@@ -305,10 +305,8 @@ class EpochDDPG(OffPolicyRLAlgorithm):
 
     def init_opt(self) -> None:
         """Make the `DDPG` that learns."""
-        actor, critic = (
-            torch.optim.Adam(module.parameters(), lr=lr)
-            for module, lr in ((self.policy, self.policy_lr), (self.qf, self.qf_lr))
-        )
+        actor = torch.optim.Adam(self.policy.parameters(), lr=self.policy_lr)
+        critic = torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr)
         self.agent = agents.DDPG(
             self.policy, self.qf, actor, critic, self.replay_buffer, self.discount,
             self.exploration_policy or explorers.Greedy(),

@@ -30,6 +30,9 @@ class _RewardScaler(Scaler):
         """Do nothing, so that it can stand where other scalers do."""
         return self
 
+    def reverse_transform(self, x: Tensor) -> Tensor:
+        return x / float(self.multiplier)
+
     def _params(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
 
@@ -52,9 +55,6 @@ class MultiplyRewardScaler(_RewardScaler):
 
     def transform(self, x: Tensor) -> Tensor:
         return x * float(self.multiplier)
-
-    def reverse_transform(self, x: Tensor) -> Tensor:
-        return x / float(self.multiplier)
 
 
 @dataclasses.dataclass(eq=False, repr=False)
@@ -90,9 +90,6 @@ class ClipRewardScaler(_RewardScaler):
 
     def transform(self, x: Tensor) -> Tensor:
         return x.clamp(self.low, self.high) * float(self.multiplier)
-
-    def reverse_transform(self, x: Tensor) -> Tensor:
-        return x / float(self.multiplier)
 
 
 @dataclasses.dataclass(eq=False, repr=False)

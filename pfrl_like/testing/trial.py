@@ -206,7 +206,8 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
     """Train an agent, of another seed if `further` is; returns what is left."""
-    agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, _silent()
+    agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
+    logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
     envs = [Shuffled(trial.observations, trial.env, seed + i) for i in range(N_ENVS)]
     if hasattr(agent, "batch_act"):
@@ -217,13 +218,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    fields = (
-        {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
-    )  # whose rows may be in any order
+    # The rows of a continuation may be in any order.
+    fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}
-
-
-def _silent() -> logging.Logger:
-    logger = logging.Logger(__name__)
-    logger.addHandler(logging.NullHandler())
-    return logger

@@ -261,26 +261,6 @@ _SAME: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def asks_for_nothing_else(kind: str, name: str, value: Any, known: Mapping[str, str]) -> bool:
-    """Whether a name is one of later versions of d3rlpy, and its value asks for what is done here anyway.
-
-    Args:
-        kind: The class of the estimator, for the message.
-        name: A name that it does not have.
-        value: What was given.
-        known: Names that are refused, and what does the same here.
-
-    Raises:
-        TypeError: If the value asks for something else, naming what does that here.
-    """
-    if name not in known:
-        return False
-    same = _SAME.get(name)
-    if value is None or (isinstance(value, type(same)) and value == same):
-        return True
-    raise TypeError(f"{kind} has no hyperparameter {name!r}, which later versions of d3rlpy have: {known[name]}")
-
-
 class Hyperparameters:
     """Base of classes whose constructor takes keywords and stores them, as scikit-learn wants it.
 
@@ -363,10 +343,12 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            if asks_for_nothing_else(type(self).__name__, given, value, self.later_names):
-                continue
-            text = f"{type(self).__name__} has no hyperparameter {given!r}, which is ignored{_hint(given, known)}"
-            warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
+            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _SAME.get(given)
+            if given not in self.later_names:
+                text = f"{unknown} is ignored{_hint(given, known)}"
+                warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
+            elif value is not None and not (isinstance(value, type(same)) and value == same):
+                raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
         return self
 
     def __repr__(self) -> str:

@@ -106,14 +106,28 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of what cannot be, or takes too much memory, that a file tells it."""
+    """Say of what cannot be that a file tells it.
+
+    Networks beyond `MOST_NUMBERS` are refused while they are made, before their memory is written to.
+    """
+    numbers = tensors = 0
+
+    def count(module: Any, name: str, parameter: Any) -> None:
+        nonlocal numbers, tensors
+        if parameter is not None:
+            numbers, tensors = numbers + parameter.numel(), tensors + 1
+        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
+            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
+
+    handle = register_module_parameter_registration_hook(count)
     try:
-        with bounded_networks():
-            yield
+        yield
     except _CANNOT_BE as error:
         if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
         raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+    finally:
+        handle.remove()
 
 
 def export_greedy(
@@ -471,26 +485,3 @@ def reset_optimizers(agent: Any) -> None:
     """Let all optimisers of an agent forget what they keep of earlier steps."""
     for optimizer in _optimizers(agent):
         optimizer.state.clear()
-
-
-@contextlib.contextmanager
-def bounded_networks() -> Iterator[None]:
-    """Refuse networks beyond `MOST_NUMBERS` while they are made, before their memory is written to.
-
-    Raises:
-        ValueError: If they are larger than that.
-    """
-    numbers = tensors = 0
-
-    def count(module: Any, name: str, parameter: Any) -> None:
-        nonlocal numbers, tensors
-        if parameter is not None:
-            numbers, tensors = numbers + parameter.numel(), tensors + 1
-        if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
-            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
-
-    handle = register_module_parameter_registration_hook(count)
-    try:
-        yield
-    finally:
-        handle.remove()
