@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pfrl_like.algos import Estimator
 from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES
+from pfrl_like.algos.fitting.online import drawn_actions
 from pfrl_like.algos.fitting.spaces import check_as_many
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import Transition
@@ -163,11 +164,3 @@ class MOPO(Estimator):
 
     def _plain(self, action: Any) -> Any:
         return int(action) if self.discrete_action else action
-
-
-def drawn_actions(algo: Any, obs: Any) -> Any:
-    """Actions that an algorithm draws, or those that it predicts if it draws none."""
-    try:
-        return algo.sample_action(obs)
-    except NotImplementedError:
-        return algo.predict(obs)

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -157,16 +158,9 @@ class AgentCollector(Collector):
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """What the agent does in training."""
         if self._asks:
-            own = self.algo.predict if self.explorer is not None else self._drawn
+            own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
             return self.explored(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
-
-    def _drawn(self, obs: Any, **options: Any) -> Any:
-        """Actions of `sample_action`, or of `predict` where it draws none."""
-        try:
-            return self.algo.sample_action(obs, **options)
-        except NotImplementedError:
-            return self.algo.predict(obs, **options)
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Store the step, and count it."""
@@ -180,6 +174,14 @@ class AgentCollector(Collector):
         n_frames = self.algo.n_frames
         stacks = stacked_shape(obs.shape, n_frames) != obs.shape
         self.agent.dry_run(np.concatenate([obs] * n_frames) if stacks else obs, action_space)
+
+
+def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
+    """Actions that an algorithm draws, or those that it predicts if it draws none."""
+    try:
+        return algo.sample_action(obs, **options)
+    except NotImplementedError:
+        return algo.predict(obs, **options)
 
 
 class OnlineFitting:
