@@ -113,7 +113,7 @@ class Reachable:
         for each in kind.__mro__ if id(kind) not in self._seen else ():
             if id(each) not in self._seen:
                 self._seen[id(each)] = each
-                for key, part in vars(each).items():
+                for key, part in list(vars(each).items()):
                     if not (key.startswith("__") or hasattr(type(part), "__get__")):
                         self.visit(part, f"{name}.{each.__qualname__}.{key}", depth + 1)
 
@@ -135,8 +135,8 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` are as deep as it is.
-        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(value))
+        # The parts of `envs` are as deep as it is. Other threads may change a set or a deque meanwhile.
+        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
     if "observation_space" not in name:  # nobody draws observations
         _make_generator(value)
     slots = list(_slots_of(value))

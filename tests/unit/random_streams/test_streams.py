@@ -154,6 +154,17 @@ def test_long_lists_of_what_holds_streams_are_searched_to_their_end() -> None:
     assert len(Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
 
 
+def test_a_set_may_grow_while_it_is_looked_through() -> None:
+    class Growing(Tossing):
+        @property
+        def action_space(self) -> Any:
+            others.add(cart_pole())
+            return None
+
+    others: set[Any] = {Growing(cart_pole())}
+    assert any(name.endswith("part.rng") for name in Streams.of(others).names) and len(others) > 1
+
+
 def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
     deep: Any = Holder(random.Random(0))
     for _ in range(20):
