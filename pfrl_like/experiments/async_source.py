@@ -200,7 +200,7 @@ class SharedAgent:
     """
 
     def __init__(self, agent: Any, source: AsyncWorkers) -> None:
-        self.agent, self.source = agent, source
+        self.shared, self.source = agent, source  # its own counters are not those of the processes
 
     def save(self, dirname: str) -> None:
         """Save the agent with what the processes have learnt up to now, at the step that they have come to.
@@ -208,30 +208,29 @@ class SharedAgent:
         What they do not share, such as running means, becomes that of process 0 at the end of its last episode.
         """
         if self.source.state is not None:
-            self.agent.restore_state(self.source.state)
-            stop_episode(self.agent)  # the running one is process 0's, and ends with it
-        getattr(self.agent, "sync_parameters", lambda: None)()
-        if hasattr(self.agent, "t"):
-            self.agent.t = self.source.counters.steps_begun
-        self.agent.save(dirname)
+            self.shared.restore_state(self.source.state)
+            stop_episode(self.shared)  # the running one is process 0's, and ends with it
+        getattr(self.shared, "sync_parameters", lambda: None)()
+        if hasattr(self.shared, "t"):
+            self.shared.t = self.source.counters.steps_begun
+        self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Those of process 0, of the agent itself before these have come."""
-        return statistics_of(self.agent) if self.source.statistics is None else self.source.statistics
+        return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
     """An agent that shares nothing: what process 0 leaves when it ends.
 
     Args:
-        agent: The agent of this process, which does not learn; None if there is none.
         source: The processes.
         folder: Where process 0 saves its own.
         logger: Told if process 0 could not save.
     """
 
-    def __init__(self, agent: Any, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
-        self.agent, self.source, self.folder, self.logger = agent, source, folder, logger
+    def __init__(self, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
+        self.source, self.folder, self.logger = source, folder, logger
 
     def save(self, dirname: str) -> None:
         """End all processes, and copy what process 0 has saved."""

@@ -208,7 +208,7 @@ def train_agent_async(
             ) from error
         seen: Any = agent if represented else SharedAgent(agent, source)
         if alone:
-            seen = AgentOfProcess0(agent, source, outcome, logger)
+            seen = AgentOfProcess0(source, outcome, logger)
         with closing(source):
             if use_tensorboard:  # one file for all processes
                 source.tensorboard = tensorboard_of_run(outdir, step_offset)

@@ -274,3 +274,9 @@ def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(
     assert [path for path in outdir.glob("*_except") if (path / "manifest.json").exists()]
     for line in done.stdout.splitlines():
         assert not Path(f"/proc/{line.split()[1]}").exists()
+
+
+def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert run(tmp_path, make_a3c()).optim_t > 0
+    assert "no update was made" not in caplog.text
