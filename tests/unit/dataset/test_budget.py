@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from pfrl_like.dataset import MDPDataset
+from pfrl_like.dataset.flat import FLOOR, RATIO, Budget
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.budget import FLOOR, RATIO, Budget
 
 
 def test_a_small_file_may_ask_for_the_floor_and_a_large_one_for_so_many_times_its_size() -> None:
