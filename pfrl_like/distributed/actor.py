@@ -163,6 +163,9 @@ class Actor(AsyncAgent):
         index: Number of this actor.
     """
 
+    process_idx: int | None = None
+    shared_attributes = ()  # parameters come from the learner
+
     def __init__(
         self,
         acting: Any,
@@ -176,21 +179,6 @@ class Actor(AsyncAgent):
         self._steps = np.zeros(index + 2, np.int64) if counts is None else counts.arrays[STEPS]
         self._sender = RowSender(self._send)
         acting.replay_buffer = self._sender
-        self._process_idx: int | None = None
-
-    @property
-    def process_idx(self) -> int | None:
-        """Number of the process that runs it."""
-        return self._process_idx
-
-    @process_idx.setter
-    def process_idx(self, index: int | None) -> None:
-        self._process_idx = index
-
-    @property
-    def shared_attributes(self) -> tuple[str, ...]:
-        """None: parameters come from the learner."""
-        return ()
 
     @property
     def t(self) -> int:

@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
@@ -85,6 +86,7 @@ class Pace:
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
 
 
+@dataclass(eq=False)
 class Learner:
     """Body of the learner's thread: update, publish the parameters, call the hooks.
 
@@ -100,31 +102,23 @@ class Learner:
         update_counter: Its `value` counts how often they were published.
         step_hooks: Called after every update with its number times the agent's `update_interval`.
         optimizer_step_hooks: Called after every update with its number.
+        news: Set when steps have come.
+        updates: Updates so far.
     """
 
-    def __init__(
-        self,
-        representative: AgentProxy,
-        lock: FairLock,
-        weights: SharedWeights,
-        pace: Pace,
-        stop_event: threading.Event,
-        failure: FailureEvent,
-        *,
-        n_updates: int | None,
-        actor_update_interval: int,
-        update_counter: Any,
-        step_hooks: Sequence[Hook],
-        optimizer_step_hooks: Sequence[Hook],
-    ) -> None:
-        self.agent, self.over = representative.agent, representative.over
-        self.lock, self.weights, self.pace = lock, weights, pace
-        self.stop_event, self.failure = stop_event, failure
-        self.n_updates, self.actor_update_interval = n_updates, actor_update_interval
-        self.update_counter = update_counter
-        self.step_hooks, self.optimizer_step_hooks = step_hooks, optimizer_step_hooks
-        self.news = threading.Event()  # steps have come
-        self.updates = 0
+    representative: AgentProxy
+    lock: FairLock
+    weights: SharedWeights
+    pace: Pace
+    stop_event: threading.Event
+    failure: FailureEvent
+    n_updates: int | None
+    actor_update_interval: int
+    update_counter: Any
+    step_hooks: Sequence[Hook]
+    optimizer_step_hooks: Sequence[Hook]
+    news: threading.Event = field(default_factory=threading.Event)
+    updates: int = 0
 
     def run(self) -> None:
         """Update as often as there is something to learn from, until the event is set or `n_updates` are made."""
@@ -133,7 +127,7 @@ class Learner:
                 if self.updates == self.n_updates:
                     return
                 with self.lock:
-                    learnt = not self.over.is_set() and self._update()
+                    learnt = not self.representative.over.is_set() and self._update()
                 self.pace.updated(learnt)
                 if not learnt:
                     self.news.wait(0.05)
@@ -145,7 +139,8 @@ class Learner:
             self.stop_event.set()
 
     def _update(self) -> bool:
-        agent, before = self.agent, self.agent.optim_t
+        agent = self.representative.agent
+        before = agent.optim_t
         if len(agent.replay_buffer) < agent.replay_start_size or self.pace.owed < 1.0:
             return False
         agent.update_from_replay()
@@ -164,6 +159,7 @@ class Learner:
         return True
 
 
+@dataclass(eq=False)
 class Poller:
     """Body of the poller's thread: stores what the actors send, and does what they ask for.
 
@@ -177,25 +173,21 @@ class Poller:
         failure: Told of errors.
         counts: Arrays shared with the actors; LISTENING is set while the poller listens.
         release: Called at the end.
+        actors: The number of each actor that has connected.
+        had_actors: Whether any has.
     """
 
-    def __init__(
-        self,
-        representative: AgentProxy,
-        lock: FairLock,
-        server: socket.socket,
-        key: bytes,
-        learner: Learner,
-        stop_event: threading.Event,
-        failure: FailureEvent,
-        counts: SharedArrays,
-        release: Callable[[], Any],
-    ) -> None:
-        self.representative, self.lock, self.server, self.key = representative, lock, server, key
-        self.learner, self.stop_event, self.failure = learner, stop_event, failure
-        self.counts, self.release = counts, release
-        self.actors: dict[Connection, int] = {}
-        self.had_actors = False
+    representative: AgentProxy
+    lock: FairLock
+    server: socket.socket
+    key: bytes
+    learner: Learner
+    stop_event: threading.Event
+    failure: FailureEvent
+    counts: SharedArrays
+    release: Callable[[], Any]
+    actors: dict[Connection, int] = field(default_factory=dict)
+    had_actors: bool = False
 
     def run(self) -> None:
         """Listen until asked to stop; after an error, until the last actor has gone."""
@@ -284,17 +276,13 @@ def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":
         server.bind(b"")  # the kernel finds a free name
-        remove: Callable[[], Any] = _nothing_to_remove
+        remove: Callable[[], Any] = int  # there is nothing to remove
     else:
         folder = tempfile.mkdtemp(prefix="pl_")
         remove = weakref.finalize(server, _remove_folder, folder, os.getpid())
         server.bind(os.path.join(folder, "actors"))
     server.listen(n_actors)
     return server, server.getsockname(), remove
-
-
-def _nothing_to_remove() -> None:
-    """The address is in no file system."""
 
 
 def _remove_folder(folder: str, owner: int) -> None:

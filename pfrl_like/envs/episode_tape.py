@@ -13,7 +13,7 @@ import numpy as np
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
-from pfrl_like.utils.env_values import own_copy, reset_values
+from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
 
 _RESET = object()
@@ -42,7 +42,7 @@ class Arrival(NamedTuple):
     reason: str
 
 
-class EpisodeTape:
+class EpisodeTape(Forwarding):
     """Records how an environment's episode came about, and repeats it in an environment that was made the same way.
 
     An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, gives its
@@ -259,11 +259,6 @@ class EpisodeTape:
         finally:
             self._most = most
         return Arrival(self._last, self.info, True, "")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.env, name)
 
 
 def taped(envs: Sequence[Any]) -> list[Any]:

@@ -16,10 +16,8 @@ from pfrl_like.envs.vector_stream import (
     VectorStream,
     as_bools,
     as_rewards,
-    innermost,
     merge_masks,
     merge_rows,
-    not_recorded,
     restore_layers,
     saved_layers,
 )
@@ -75,9 +73,7 @@ class GymnasiumStream(VectorStream):
 
     def begin(self, end: Any) -> VectorObs:
         """Begin new episodes where `end`."""
-        end = as_bools(end, self.num_envs, "end")
-        if np.count_nonzero(self._must_begin > end):
-            raise ValueError(f"end is {end}, but these episodes have ended: {self._must_begin}")
+        end = self._checked(end, self._must_begin)
         active = self._all_active
         if np.count_nonzero(end):
             to_reset = end if self.mode is AutoresetMode.DISABLED else end & ~self._ended
@@ -91,14 +87,14 @@ class GymnasiumStream(VectorStream):
 
     def record(self) -> None:
         """Record from now on how episodes come about, if the environments are in this process."""
-        self._sync = innermost(self.env) if isinstance(innermost(self.env), gymnasium.vector.SyncVectorEnv) else None
-        if self._sync is not None:
+        if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
+            self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""
         if self._sync is None:
-            return {"episodes": None, "way": "unknown", "reason": not_recorded(innermost(self.env))}
+            return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
         return {
             "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),
@@ -110,7 +106,7 @@ class GymnasiumStream(VectorStream):
         """Let the environments come to where they were."""
         sync = self._sync
         if state["episodes"] is None or sync is None:
-            return [not_recorded(innermost(self.env))]
+            return [self.not_recorded]
         arrivals = [tape.restore_state(told) for tape, told in zip(sync.envs, state["episodes"], strict=True)]
         reasons = restore_layers(self.env, arrivals, state["layers"])
         if not reasons:

@@ -16,9 +16,7 @@ from pfrl_like.envs.vector_stream import (
     VectorStream,
     as_bools,
     as_rewards,
-    innermost,
     merge_masks,
-    not_recorded,
     restore_layers,
     saved_layers,
 )
@@ -72,9 +70,7 @@ class PfrlStream(VectorStream):
 
     def begin(self, end: Any) -> VectorObs:
         """Begin new episodes where `end`."""
-        end = as_bools(end, self.num_envs, "end")
-        if np.count_nonzero(self._ended > end):
-            raise ValueError(f"end is {end}, but these episodes have ended: {self._ended}")
+        end = self._checked(end, self._ended)
         if np.count_nonzero(end):
             self._obs, infos = self._reset_values(self.env.reset(~end))
             self._mask = merge_masks(end, self._action_mask(infos), self._mask)
@@ -83,23 +79,22 @@ class PfrlStream(VectorStream):
 
     def record(self) -> None:
         """Record from now on how episodes come about, if the environment can."""
-        self._recorded = is_resumable(innermost(self.env))
+        self._recorded = is_resumable(self.innermost)
         if self._recorded:
-            innermost(self.env).record()
+            self.innermost.record()
 
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""
         if not self._recorded:
-            return {"env": None, "way": "unknown", "reason": not_recorded(innermost(self.env))}
-        told = {"env": innermost(self.env).saved_state(), "layers": saved_layers(self.env)}
+            return {"env": None, "way": "unknown", "reason": self.not_recorded}
+        told = {"env": self.innermost.saved_state(), "layers": saved_layers(self.env)}
         return told | {"ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """Let the environments come to where they were."""
-        env = innermost(self.env)
         if state["env"] is None or not self._recorded:
-            return [not_recorded(env)]
-        arrivals = env.restore_state(state["env"])
+            return [self.not_recorded]
+        arrivals = self.innermost.restore_state(state["env"])
         reasons = restore_layers(self.env, arrivals, state["layers"])
         if not reasons:
             self._obs = self._stacked(self.env.last_obs)
@@ -108,8 +103,9 @@ class PfrlStream(VectorStream):
         return reasons
 
     def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:
-        if type(result) is tuple and len(result) == 2 and _are_dicts(result[1], self.num_envs):
-            return self._stacked(result[0]), result[1]
+        infos = result[1] if type(result) is tuple and len(result) == 2 else None
+        if isinstance(infos, list) and len(infos) == self.num_envs and all(isinstance(info, dict) for info in infos):
+            return self._stacked(result[0]), infos
         if len(result) != self.num_envs:
             raise EnvError(f"reset returned {len(result)} observations, expected {self.num_envs}")
         obs = self._stacked(result)
@@ -139,10 +135,6 @@ class PfrlStream(VectorStream):
                     masks = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
                 masks[index] = mask
         return masks
-
-
-def _are_dicts(infos: Any, n: int) -> bool:
-    return isinstance(infos, list) and len(infos) == n and all(isinstance(info, dict) for info in infos)
 
 
 def as_vector_stream(env: Any) -> VectorStream:

@@ -15,12 +15,6 @@ from pfrl_like.errors import EnvError
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
 
 
-def innermost(env: Any) -> Any:
-    """The vector environment below all wrappers."""
-    *_, found = layers_of(env)
-    return found
-
-
 def saved_layers(env: Any) -> list[Any]:
     """What each wrapper saves, from the outside in; None of those that save nothing."""
     *wrappers, _ = layers_of(env)
@@ -46,11 +40,6 @@ def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[s
         elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
             reasons.append(f"nothing is known of what {type(layer).__name__} remembers")
     return reasons
-
-
-def not_recorded(env: Any) -> str:
-    """What to say of a vector environment that cannot be recorded."""
-    return f"nobody knows how the episodes in a {type(env).__name__} come about"
 
 
 BoolArray = NDArray[np.bool_]
@@ -101,6 +90,8 @@ class VectorStream(ABC):
         num_envs: The number k of environments in it.
         observation_space: That of one environment, None if unknown.
         action_space: That of one environment, None if unknown.
+        innermost: The vector environment below all wrappers.
+        not_recorded: What to say if that cannot be recorded.
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
@@ -108,6 +99,8 @@ class VectorStream(ABC):
         self.num_envs = int(env.num_envs)
         self.observation_space = observation_space
         self.action_space = action_space
+        *_, self.innermost = layers_of(env)
+        self.not_recorded = f"nobody knows how the episodes in a {type(self.innermost).__name__} come about"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
         self._all_active.flags.writeable = False  # handed out at every step
 
@@ -162,6 +155,13 @@ class VectorStream(ABC):
     def close(self) -> None:
         """Close the vector environment."""
         self.env.close()
+
+    def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
+        """The episodes that are over, of which those that have ended must be some."""
+        over = as_bools(end, self.num_envs, "end")
+        if np.count_nonzero(ended > over):
+            raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
+        return over
 
 
 def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:

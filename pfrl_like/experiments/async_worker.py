@@ -187,12 +187,14 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
             told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
-            evaluator = Evaluator(agent, opened[-1], **job.evaluator(), **told)
+            evaluator = Evaluator(agent, opened[-1], **job.evaluator() | told)
             if job.tells_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, tell_of_evaluation]
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        with _saved_in(job.outcome if index == 0 else "", agent, counters), _profiled(job.profile, index):
+        saves = job.outcome and index == 0 and hasattr(agent, "save")
+        saved = _saved_in(job.outcome, agent, counters) if saves else contextlib.nullcontext()
+        with saved, _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             tell_of_agent()
 
@@ -233,12 +235,10 @@ def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if folder:
-            with contextlib.suppress(Exception):
-                save()
+        with contextlib.suppress(Exception):
+            save()
         raise
-    if folder and hasattr(agent, "save"):
-        save()
+    save()
 
 
 @contextlib.contextmanager

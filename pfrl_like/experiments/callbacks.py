@@ -201,7 +201,8 @@ class Progress:
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
         self.last_words, self.waits = last_words, waits
         self.is_terminal = self.stream.isatty()
-        self.full, self.empty = "█░" if _can_draw("█░", self.stream) else "#-"
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        self.full, self.empty = ("█", "░") if "█░".encode(encoding, "ignore").decode(encoding) else ("#", "-")
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
@@ -286,14 +287,6 @@ def _shortened(parts: Mapping[str, str], room: int) -> str:
             break
         kept.pop(name, None)
     return _SEPARATOR.join(kept.values())[: max(room, 0)]
-
-
-def _can_draw(signs: str, stream: TextIO) -> bool:
-    try:
-        signs.encode(getattr(stream, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _duration(seconds: float) -> str:

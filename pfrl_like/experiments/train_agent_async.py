@@ -14,11 +14,11 @@ import torch
 from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
-from pfrl_like.experiments.evaluator import tensorboard_of_run
+from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.runner_arguments import (
     check_arguments,
-    check_run,
+    check_has,
     check_shares,
     seeds_of_processes,
     warn_of_other_step,
@@ -134,15 +134,13 @@ def train_agent_async(
         TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
             they are to, or something cannot be sent to another process.
     """
-    check_arguments(locals())
     logger = logger or _LOGGER
+    given = check_arguments(locals())
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
-    check_run(steps, step_offset, resume, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
-    check_counts(optional=True, max_episode_len=max_episode_len)
-    if agent is not None and not (hasattr(agent, "act") and hasattr(agent, "observe")):
-        raise TypeError(f"agent is {agent!r:.80} ({type(agent).__name__}), expected an agent")
+    if agent is not None:
+        check_has("agent", agent, "act", "observe")
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
@@ -170,10 +168,8 @@ def train_agent_async(
         outcome = os.path.join(outdir, ".process-0") if alone else ""
         if alone:
             shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
-        evaluator: dict[str, Any] = {
-            "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
-            "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
-            "save_best_so_far_agent": save_best_so_far_agent, "success_threshold": eval_success_threshold,
+        evaluator = evaluator_options(given, max_episode_len) | {
+            "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
         job = Job(
             make_env=sendable(make_env, "make_env", start_method),
@@ -216,7 +212,7 @@ def train_agent_async(
             try:
                 train(
                     seen, None, source, steps, outdir,
-                    make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
+                    make_logs=lambda sinks, directory: [EpisodeLog(seen, sinks, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
                     hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), clears=False,
                 )  # fmt: skip

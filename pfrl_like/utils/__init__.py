@@ -18,21 +18,14 @@ if TYPE_CHECKING:
     from pfrl_like.utils.random_seed import set_random_seed as set_random_seed
     from pfrl_like.utils.stoppable_thread import StoppableThread as StoppableThread
 
-_HOMES = {
-    "batch_states": "batch_states",
-    "clip_l2_grad_norm_": "clip_l2_grad_norm",
-    "contexts": "contexts",
-    "copy_param": "copy_param",
-    "evaluating": "contexts",
-    "goals": "goals",
-    "mode_of_distribution": "mode_of_distribution",
-    "random": "random",
-    "random_seed": "random_seed",
-    "recurrent": "recurrent",
-    "set_random_seed": "random_seed",
+_MODULES = (
+    "batch_states", "contexts", "copy_param", "goals", "mode_of_distribution", "random", "random_seed", "recurrent",
+    "stoppable_thread",
+)  # fmt: skip
+_HOMES = {name: name for name in _MODULES} | {
+    "clip_l2_grad_norm_": "clip_l2_grad_norm", "evaluating": "contexts", "set_random_seed": "random_seed",
     "StoppableThread": "stoppable_thread",
-    "stoppable_thread": "stoppable_thread",
-}
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

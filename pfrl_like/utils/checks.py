@@ -395,29 +395,31 @@ def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
 def _check_observed_array(space: Any, kind: str, value: Any, name: str) -> None:
     array = _check_array(space, value, name)
     if kind == "discrete":
-        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+        _check_range(space, kind, array, name)
 
 
 def _check_unbounded_array(space: Any, kind: str, value: Any, name: str) -> None:
     array = np.asarray(_check_array(space, value, name))
     if kind == "box":
         check_finite(name, array)
-    elif kind == "multi_binary":
-        _check_range(array, 0, 1, name, space)
-    elif kind == "multi_discrete":
-        start = getattr(space, "start", 0)
-        _check_range(array, start, start + np.asarray(space.nvec) - 1, name, space)
     else:
-        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+        _check_range(space, kind, array, name)
 
 
 def _check_acted_array(space: Any, kind: str, value: Any, name: str) -> None:
     _check_unbounded_array(space, kind, value, name)
     if kind == "box":
-        _check_range(np.asarray(value), space.low, space.high, name, space)
+        _check_range(space, kind, np.asarray(value), name)
 
 
-def _check_range(array: Any, low: Any, high: Any, name: str, space: Any) -> None:
+def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
+    if kind == "box":
+        low, high = space.low, space.high
+    elif kind == "multi_binary":
+        low, high = 0, 1
+    else:
+        low = getattr(space, "start", 0)
+        high = low + np.asarray(space.nvec if kind == "multi_discrete" else space.n) - 1
     if not ((array >= low) & (array <= high)).all():
         raise ValueError(f"{name} is {array}, which lies outside the space {space}")
 
@@ -462,24 +464,16 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
         warnings.warn(text, category, stacklevel=levels_to_the_caller())
 
 
-#: The remedy for what other parts of an agent were built with.
-CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
-
-
 class ConstructorOnly:
-    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read.
-
-    Args:
-        remedy: What to do instead, as errors say it.
-    """
-
-    def __init__(self, remedy: str = CHOSEN_ONCE) -> None:
-        self.remedy = remedy
+    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
-            raise AttributeError(f"{self.name} of {type(instance).__name__} is fixed: {self.remedy}")
+            raise AttributeError(
+                f"{self.name} of {type(instance).__name__} is fixed: give it to a new agent, which takes over this "
+                "one's state by save and load"
+            )
         vars(instance)[self.name] = value

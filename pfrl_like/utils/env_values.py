@@ -154,7 +154,28 @@ def mend_gym(env: Any) -> None:
             setattr(np, name, value)
 
 
-class EnvAdapter(gymnasium.Env[Any, Any]):
+class Forwarding:
+    """What stands around an object: other public attributes are those of the object."""
+
+    _inside = "env"  # the attribute that holds it
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == self._inside:  # copy and pickle ask before there is one
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(getattr(self, self._inside), name)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{getattr(self, self._inside)}>"
+
+    __repr__ = __str__
+
+
+def _of_user_env(name: str, otherwise: Any) -> Any:
+    """A property that gives the environment's own attribute; something else if it has none."""
+    return property(lambda self: getattr(self.user_env, name, otherwise), doc=f"The environment's own `{name}`.")
+
+
+class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
     """Gymnasium's interface around an environment of gym or of PFRL's form; made by `as_gymnasium`.
 
     The spaces are the environment's own objects, not converted: their random streams stay those the user seeds, and
@@ -166,6 +187,11 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
     Attributes:
         user_env: The same object.
     """
+
+    _inside = "user_env"
+    spec = _of_user_env("spec", None)
+    metadata = _of_user_env("metadata", {})
+    render_mode = _of_user_env("render_mode", None)
 
     def __init__(self, env: Any) -> None:
         self.user_env = env
@@ -208,31 +234,6 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
     def unwrapped(self) -> Any:
         """The environment below all wrappers."""
         return getattr(self.user_env, "unwrapped", self.user_env)
-
-    @property
-    def spec(self) -> Any:  # type: ignore[override]
-        """The environment's own `spec`, None if it has none."""
-        return getattr(self.user_env, "spec", None)
-
-    @property
-    def metadata(self) -> Any:  # type: ignore[override]
-        """The environment's own `metadata`, empty if it has none."""
-        return getattr(self.user_env, "metadata", {})
-
-    @property
-    def render_mode(self) -> Any:  # type: ignore[override]
-        """The environment's own `render_mode`, None if it has none."""
-        return getattr(self.user_env, "render_mode", None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "user_env":  # copy and pickle ask before there is a user_env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.user_env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.user_env}>"
-
-    __repr__ = __str__
 
 
 SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]

@@ -162,6 +162,13 @@ def _check_meaning(env: Any, action: int, meaning: str) -> None:
         raise ValueError(f"env has actions of the meanings {meanings}, expected {meaning!r} as number {action}")
 
 
+def _box_of(env: Any) -> Any:
+    """The observation space, which must be a Box."""
+    if space_kind(env.observation_space) != "box":
+        raise ValueError(f"env has the observation space {env.observation_space}, expected a Box")
+    return env.observation_space
+
+
 class ScaledFloatFrame(Wrapper):
     """Divide observations by 255, as float32.
 
@@ -178,9 +185,7 @@ class ScaledFloatFrame(Wrapper):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        space = env.observation_space
-        if space_kind(space) != "box":
-            raise ValueError(f"env has the observation space {space}, expected a Box")
+        space = _box_of(env)
         low, high = self.observation(space.low), self.observation(space.high)
         self.observation_space = box_class(space)(low, high, dtype=np.float32)
 
@@ -206,9 +211,7 @@ class MaxAndSkipEnv(Wrapper):
     def __init__(self, env: Any, skip: int = 4) -> None:
         super().__init__(env)
         check_counts(skip=skip)
-        space = env.observation_space
-        if space_kind(space) != "box":
-            raise ValueError(f"env has the observation space {space}, expected a Box")
+        space = _box_of(env)
         self._skip = skip
         self._last_two = np.zeros((2, *space.shape), space.dtype)
 

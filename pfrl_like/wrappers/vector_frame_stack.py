@@ -7,11 +7,12 @@ from typing import Any
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.env_values import Forwarding
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.frames import LazyFrames, push_frame, stacked_space
 
 
-class VectorEnvWrapper(VectorEnv):
+class VectorEnvWrapper(Forwarding, VectorEnv):
     """Base of the wrappers of vector environments: override `reset` and `step`.
 
     Other public attributes are those of the vector environment.
@@ -55,16 +56,6 @@ class VectorEnvWrapper(VectorEnv):
     def unwrapped(self) -> Any:
         """The vector environment below all wrappers."""
         return self.env.unwrapped
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.env}>"
-
-    __repr__ = __str__
 
 
 class VectorFrameStack(VectorEnvWrapper):

@@ -9,9 +9,10 @@ import numpy as np
 
 from pfrl_like.env import is_gymnasium, mend_gym, reset_values
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.env_values import Forwarding
 
 
-class Wrapper:
+class Wrapper(Forwarding):
     """Base of the wrappers: override `observation`, `reward` or `action`, or `reset` and `step` themselves.
 
     `step` gives four or five values and `reset` an observation or a pair, as the environment inside does. Around a
@@ -73,17 +74,10 @@ class Wrapper:
         """What the environment gets of an action."""
         return action
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        if name == "unwrapped":
-            return getattr(self.env, "unwrapped", self.env)
-        return getattr(self.env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.env}>"
-
-    __repr__ = __str__
+    @property
+    def unwrapped(self) -> Any:
+        """The environment below all wrappers."""
+        return getattr(self.env, "unwrapped", self.env)
 
 
 def has_ended(result: Any) -> bool:
