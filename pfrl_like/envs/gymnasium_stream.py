@@ -1,5 +1,6 @@
-"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways."""
+"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways; any as a stream."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from pfrl_like.envs.episode_tape import taped
 from pfrl_like.envs.vector_stream import (
     BoolArray,
+    PfrlStream,
     VectorObs,
     VectorStep,
     VectorStream,
@@ -197,3 +199,28 @@ def _row(space: Any, obs: Any, index: int) -> Any:
     if kind == "tuple":
         return tuple(_row(part, item, index) for part, item in zip(space.spaces, obs, strict=True))
     return obs[index]
+
+
+def as_vector_stream(env: Any) -> VectorStream:
+    """Give a vector environment the form of a `VectorStream`.
+
+    Args:
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
+            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
+    """
+    if isinstance(env, VectorStream):
+        return env
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return GymnasiumStream(env)
+    has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
+    of_gym: Any = getattr(sys.modules.get("gym.vector"), "VectorEnv", ())
+    if isinstance(env, of_gym) or not has_methods or not hasattr(env, "num_envs"):
+        raise TypeError(
+            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
+            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
+        )
+    return PfrlStream(env)

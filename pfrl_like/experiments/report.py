@@ -116,9 +116,8 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
-        return (
-            "; ".join(map(_part, value)) if all(isinstance(item, dict) for item in value) else " ".join(map(str, value))
-        )
+        are_records = all(isinstance(item, dict) for item in value)
+        return "; ".join(map(_part, value)) if are_records else " ".join(map(str, value))
     return str(value)
 
 

@@ -63,15 +63,7 @@ class SerialSource:
             check_action(self.action_space, action, bounds=False)
         except ValueError as error:
             raise with_chooser(error, agent) from None
-        values = self.env.step(action)
-        if not (
-            type(values) is tuple
-            and len(values) == 5
-            and type(values[2]) is type(values[3]) is bool
-            and type(values[4]) is dict
-        ):
-            values = step_values(values)
-        obs, reward, terminated, truncated, info = values
+        obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
         check_step(self.observation_space, obs, reward)

@@ -12,8 +12,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pfrl_like.distributed.actor import STEPS, ActorFactory, SharedWeights
-from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock, RunnersAgentProxy
-from pfrl_like.distributed.learner import FailureEvent, Hook, Learner, Pace, Poller, listen
+from pfrl_like.distributed.learner import (
+    AgentProxy,
+    FailureEvent,
+    FairLock,
+    Hook,
+    Learner,
+    Pace,
+    Poller,
+    RunnersAgentProxy,
+    listen,
+)
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory

@@ -16,9 +16,8 @@ from pfrl_like.errors import EnvError
 
 
 def is_gymnasium(env: Any) -> bool:
-    """Whether this is a `gymnasium.Env`; gymnasium is not imported to find out."""
-    gymnasium = sys.modules.get("gymnasium")
-    return isinstance(env, getattr(gymnasium, "Env", ()))
+    """Whether this is a `gymnasium.Env`."""
+    return isinstance(env, gymnasium.Env)
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
@@ -40,12 +39,17 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     return obs, info
 
 
+_USUAL = [bool, bool, dict]  # of gymnasium's environments: terminated, truncated, info
+
+
 def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     """Turn what `step` returned, four values or five, into (obs, reward, terminated, truncated, info).
 
     Raises:
         EnvError: If it is neither, info is no dict, or a flag no single truth value.
     """
+    if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
+        return result  # type: ignore[return-value]
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
         came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
         raise EnvError(
@@ -290,12 +294,8 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 def box_class(space: Any) -> Any:
     """The class `Box` of the library that made a space; gymnasium's for a space of neither library."""
-    library = type(space).__module__.partition(".")[0]
-    if library == "gym":
-        return sys.modules["gym.spaces"].Box
-    from gymnasium.spaces import Box
-
-    return Box
+    is_of_gym = type(space).__module__.partition(".")[0] == "gym"
+    return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
 
 def action_size_of(space: Any) -> int:

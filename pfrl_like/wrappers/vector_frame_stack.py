@@ -1,15 +1,16 @@
 """Stacks of frames over several environments at once, made in the process of the agent."""
 
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
+
+from gymnasium.vector import VectorEnv as VectorEnvOfGymnasium
 
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.env_values import Forwarding
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.wrappers.frames import LazyFrames, push_frame, stacked_space
+from pfrl_like.wrappers.frames import GymnasiumFrameStack, LazyFrames, push_frame, stacked_space
 
 
 class VectorEnvWrapper(Forwarding, VectorEnv):
@@ -79,9 +80,7 @@ class VectorFrameStack(VectorEnvWrapper):
 
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""
-        if isinstance(env, getattr(sys.modules.get("gymnasium.vector"), "VectorEnv", ())):
-            from pfrl_like.wrappers.frames import GymnasiumFrameStack
-
+        if isinstance(env, VectorEnvOfGymnasium):
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)
 

@@ -2,9 +2,9 @@
 
 import functools
 import inspect
-import sys
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from pfrl_like.env import is_gymnasium, mend_gym, reset_values
@@ -31,8 +31,7 @@ class Wrapper(Forwarding):
         if not is_gymnasium(env):
             return object.__new__(cls)
         self: Wrapper = _new(cls)
-        call = inspect.signature(cls.__init__).bind(self, env, *args, **kwargs)
-        _record_arguments(self, call)
+        _record_arguments(self, inspect.signature(cls.__init__).bind(self, env, *args, **kwargs))
         return self
 
     def __init__(self, env: Any) -> None:
@@ -40,7 +39,7 @@ class Wrapper(Forwarding):
             raise TypeError(f"env is {env!r}, expected an environment: an object with the methods reset and step")
         mend_gym(env)
         if is_gymnasium(self):
-            sys.modules["gymnasium"].Wrapper.__init__(self, env)
+            gymnasium.Wrapper.__init__(self, env)  # type: ignore[arg-type]
         else:
             self.env = env
 
@@ -114,8 +113,6 @@ def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
 
 @functools.cache
 def _gymnasium_class(cls: Any) -> Any:
-    import gymnasium
-
     if issubclass(cls, gymnasium.Wrapper):
         return cls
 
