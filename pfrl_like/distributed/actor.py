@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agent import AsyncAgent
-from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
 from pfrl_like.export import Signature
 from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
+from pfrl_like.utils.env_values import mask_keyword
 
 #: Steps that go to the learner together, and seconds after which fewer do.
 ROWS, SECONDS = 32, 0.1
@@ -191,12 +191,12 @@ class Actor(AsyncAgent):
         if self.training:
             self.acting.t = self.t
             self._refresh()
-        return self.acting.act(obs, **_given(action_mask))
+        return self.acting.act(obs, **mask_keyword(action_mask))  # which may have PFRL's signatures
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Take in what the last action led to; `action_mask` belongs to `obs`, [n_actions]."""
         self.acting.training = self.training
-        self.acting.observe(obs, reward, done, reset, **_given(action_mask))
+        self.acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
         if self.training:
             self._steps[1 + self._index] += 1
             self._wait_for_learner()
@@ -275,11 +275,6 @@ class Actor(AsyncAgent):
     def _left_alone(self) -> WorkerError:
         self.acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
-
-
-def _given(action_mask: Any) -> dict[str, Any]:
-    """The mask as a keyword, if there is one: the agent may have PFRL's signatures."""
-    return {} if action_mask is None else {ACTION_MASK: action_mask}
 
 
 class ActorFactory:

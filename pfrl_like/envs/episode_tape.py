@@ -23,7 +23,10 @@ _MOST = 64  # steps that may
 #: Bytes that the actions of the episodes that run may take, in memory or in a file: a million of a few numbers each.
 _ROOM_FOR_ACTIONS = 192 << 20
 _TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
-_WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
+_OTHERWISE = (
+    "other observations, rewards or ends of episodes came of the same actions; what they depend on has to be in random "
+    "streams that can be reached, or in get_state() and set_state(state)"
+)
 
 
 class Arrival(NamedTuple):
@@ -250,9 +253,7 @@ class EpisodeTape(Forwarding):
                     self.step(action)
             self._digest()
             if self._sums != wanted:
-                raise ValueError(
-                    f"other observations, rewards or ends of episodes came of the same actions; {_WAY_OUT}"
-                )
+                raise ValueError(_OTHERWISE)
             self._own_streams().restore(own)
         except Exception as error:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")

@@ -47,17 +47,12 @@ class EpisodeLog:
         self.agent, self.loggers, self.logger, self.outdir = agent, loggers, logger, outdir
 
     def __call__(self, clock: Clock) -> None:
-        if not clock.ended:
-            return
-        first = clock.episodes - len(clock.ended)
-        for i, episode in enumerate(clock.ended):
-            metrics = {"episode": first + i, "return": episode.total_reward, "length": episode.length}
+        for number, each in enumerate(clock.ended, clock.episodes - len(clock.ended)):
+            metrics = {"episode": number, "return": each.total_reward, "length": each.length}
             for logger in self.loggers:
                 logger.log(clock.t, metrics)
             if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
-                self.logger.info(
-                    "outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, first + i, episode.total_reward
-                )
+                self.logger.info("outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, number, each.total_reward)
                 self.logger.info("statistics:%s", statistics_of(self.agent))
 
 

@@ -30,9 +30,8 @@ def write_report(outdir: str) -> None:
     svg = learning_curve(episodes, scores)
     record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
-    atomic_write(
-        os.path.join(outdir, "report.html"), _page(svg, record, scores).encode(errors="replace"), durable=False
-    )
+    page = _page(svg, record, scores).encode(errors="replace")
+    atomic_write(os.path.join(outdir, "report.html"), page, durable=False)
 
 
 def learning_curve(episodes: Curve, scores: Curve) -> str:

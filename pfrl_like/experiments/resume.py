@@ -268,9 +268,8 @@ def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, wa
             return load(saved)
         except CheckpointError as error:
             problems.append(str(error))
-            logger.log(
-                logging.WARNING if saved.is_checkpoint else logging.INFO, "a checkpoint is passed over: %s", error
-            )
+            level = logging.WARNING if saved.is_checkpoint else logging.INFO
+            logger.log(level, "a checkpoint is passed over: %s", error)
     if problems:
         raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
     return None

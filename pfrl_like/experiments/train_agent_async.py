@@ -181,12 +181,10 @@ def train_agent_async(
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
-        context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+        spawn = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
         set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
-        totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-        counters = Counters(
-            totals, context.RawValue("b", 0), context.RawArray("Q", processes), context.RawValue("b", 0)
-        )
+        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         learner = getattr(agent, "agent", agent)
         if hasattr(learner, "t"):
             warn_of_other_step(learner.t, step_offset, logger)

@@ -4,11 +4,12 @@ The latter run at every step, so each has a fast path for the usual case: one fl
 dtype.
 """
 
+import contextlib
 import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def check_finite(name: str, value: Any) -> None:
         NonFiniteError: If a number in it is not finite.
     """
     if type(value) is np.ndarray:
-        if value.dtype.kind in "fc" and not _all_finite(value):
+        if value.dtype.kind in "fc" and np.count_nonzero(np.isfinite(value)) < value.size:  # faster than `all`
             raise _non_finite(name, value)
     elif isinstance(value, float):
         if not math.isfinite(value):
@@ -149,10 +150,10 @@ def check_reward(reward: Any) -> None:
         TypeError: If it is no single number.
         NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
-    if not isinstance(reward, int | float | np.floating | np.integer) and (
-        np.shape(reward) != () or not isinstance(_item(reward), numbers.Real)
-    ):
-        raise _no_reward(reward)
+    if not isinstance(reward, int | float | np.floating | np.integer):
+        plain = reward.item() if hasattr(reward, "item") and np.shape(reward) == () else reward
+        if not isinstance(plain, numbers.Real):
+            raise _no_reward(reward)
     as_reward(reward)
 
 
@@ -251,12 +252,8 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
         TypeError: If one is no integer.
         ValueError: If one is too small.
     """
-    expected = f"an integer from {least} on{', or None' if optional else ''}"
-    for name, value in values.items():
-        if value is None and optional:
-            continue
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected {expected}")
+    expected = f"an integer from {least} on{_NONE * optional}"
+    for name, value in _of_kind(values, (int, np.integer), expected, optional):
         if value < least:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
@@ -277,23 +274,31 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     bounds = f" of at least {least:g}" if least > -math.inf else ""
     range_of = f"between {least:g} and {most:g}" if between else f"from {least:g} to {most:g}"
     expected = f"a finite number{bounds}" if most == math.inf else f"a number {range_of}"
-    for name, value in values.items():
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
+    for name, value in _of_kind(values, numbers.Real, expected):
         if not (least <= float(value) <= most and math.isfinite(value)) or (between and value in (least, most)):
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that are no positive times; arguments and errors as those of `check_counts`."""
-    expected = f"a positive number of seconds{', or None' if optional else ''}"
+    expected = f"a positive number of seconds{_NONE * optional}"
+    for name, value in _of_kind(values, numbers.Real, expected, optional):
+        if not float(value) > 0:
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+#: What is expected, too, of an argument that is optional.
+_NONE = ", or None"
+
+
+def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
+    """Arguments that are numbers of a kind, but for None if they are optional; others, also flags, are refused."""
     for name, value in values.items():
         if value is None and optional:
             continue
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
-        if not float(value) > 0:
-            raise ValueError(f"{name} is {value!r}, expected {expected}")
+        yield name, value
 
 
 def check_flags(**values: Any) -> None:
@@ -330,10 +335,6 @@ def check_function(optional: bool = False, **values: Any) -> None:
     for name, value in values.items():
         if not callable(value) and (value is not None or not optional):
             raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
-
-
-def _all_finite(array: np.ndarray) -> bool:
-    return bool(np.count_nonzero(np.isfinite(array)) == array.size)  # for few numbers twice as fast as `all`
 
 
 def _is_floating(value: Any) -> bool:
@@ -383,13 +384,11 @@ def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
 
 
 def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
-    try:
+    with contextlib.suppress(ValueError):
         array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}") from None
-    if array.dtype == object:
-        raise ValueError(f"{name} is {_describe(value)}, but the space is {space}")
-    return array
+        if array.dtype != object:
+            return array
+    raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}")
 
 
 def _check_observed_array(space: Any, kind: str, value: Any, name: str) -> None:
@@ -426,10 +425,6 @@ def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
 
 def _no_reward(reward: Any) -> TypeError:
     return TypeError(f"reward is {_describe(reward)}, expected a single number")
-
-
-def _item(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def _describe(value: Any) -> str:

@@ -49,7 +49,7 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
         EnvError: If it is neither, info is no dict, or a flag no single truth value.
     """
     if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
-        return result  # type: ignore[return-value]
+        return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
         came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
         raise EnvError(

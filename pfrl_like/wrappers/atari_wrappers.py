@@ -274,18 +274,14 @@ def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any
     try:
         import ale_py
     except ImportError as error:
-        raise ImportError(
-            'make_atari needs the package ale-py: install the extra "atari", or "ale-py>=0.12"'
-        ) from error
+        raise ImportError('make_atari needs ale-py: install the extra "atari", or "ale-py>=0.12"') from error
     import gymnasium
 
     gymnasium.register_envs(ale_py)
     if not str(gymnasium.spec(env_id).entry_point).startswith("ale_py."):
         raise ValueError(f'env_id is {env_id!r}, expected an Atari game such as "PongNoFrameskip-v4" or "ALE/Pong-v5"')
-    limit = max_frames or None
-    env = gymnasium.make(
-        env_id, frameskip=1, max_num_frames_per_episode=limit, **{"disable_env_checker": True, **kwargs}
-    )
+    options = {"max_num_frames_per_episode": max_frames or None, "disable_env_checker": True, **kwargs}
+    env = gymnasium.make(env_id, frameskip=1, **options)
     return MaxAndSkipEnv(NoopResetEnv(env, noop_max=30), skip=4)
 
 
