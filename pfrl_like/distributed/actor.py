@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Client
 from typing import Any
 
@@ -277,11 +278,12 @@ class Actor(AsyncAgent):
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
 
 
+@dataclass(eq=False)
 class ActorFactory:
     """Makes actor i, in any process; it travels there by pickle, the agent's acting half by cloudpickle.
 
     Args:
-        acting: The acting half.
+        acting: Gives the acting half.
         modules: Names of its modules whose parameters the learner renews.
         address: Where the poller listens.
         key: What it wants to hear.
@@ -290,20 +292,13 @@ class ActorFactory:
         representative: The agent that stands for all actors in the learner's process; it stays there.
     """
 
-    def __init__(
-        self,
-        acting: Any,
-        modules: tuple[str, ...],
-        address: str | bytes,
-        key: bytes,
-        weights: tuple[str, Layout],
-        counts: tuple[str, Layout],
-        representative: Any,
-    ) -> None:
-        self._acting = Portable(lambda: acting)
-        self._modules, self._address, self._key = modules, address, key
-        self._weights, self._counts = weights, counts
-        self.representative = representative
+    acting: Portable
+    modules: tuple[str, ...]
+    address: str | bytes
+    key: bytes
+    weights: tuple[str, Layout]
+    counts: tuple[str, Layout]
+    representative: Any
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "representative": None}
@@ -316,7 +311,7 @@ class ActorFactory:
             RuntimeError: If the poller has not been started.
         """
         torch.set_num_threads(1)
-        counts = SharedArrays.attach(*self._counts)
+        counts = SharedArrays.attach(*self.counts)
         steps, listening = counts.arrays[STEPS], counts.arrays[LISTENING]
         if not 0 <= process_idx < len(steps) - 1:
             raise ValueError(f"process_idx is {process_idx}, expected 0 to {len(steps) - 2}: one for each actor")
@@ -325,10 +320,10 @@ class ActorFactory:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no poller listens after {PATIENCE:g} s; call poller.start() before the actors run")
             time.sleep(0.01)
-        acting = self._acting().acting_copy()  # several actors may live in one process
+        acting = self.acting().acting_copy()  # several actors may live in one process
         vary_streams(acting.explorer, process_idx)
-        weights = SharedWeights([getattr(acting, name) for name in self._modules], SharedArrays.attach(*self._weights))
-        pipe = Client(self._address, authkey=self._key)
+        weights = SharedWeights([getattr(acting, name) for name in self.modules], SharedArrays.attach(*self.weights))
+        pipe = Client(self.address, authkey=self.key)
         send(pipe, process_idx)
         return Actor(acting, pipe, weights, counts, process_idx)
 

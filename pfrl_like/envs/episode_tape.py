@@ -14,7 +14,7 @@ from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_ta
 from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
-from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
+from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
 
 _RESET = object()
 _NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # of which nobody needs a copy
@@ -230,7 +230,7 @@ class EpisodeTape(Forwarding):
         return Arrival(obs, info, True, "")
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
-        actions, options = many_from_json(state["actions"]), from_json(state["options"])
+        actions, options = from_json(state["actions"]), from_json(state["options"])
         in_steps, at_resets = map(kept_states, state["draws"])
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, left = set(state["resets"]), iter(actions)

@@ -26,7 +26,7 @@ from pfrl_like.distributed.learner import (
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.processes import SharedArrays
+from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
@@ -125,8 +125,9 @@ def setup_actor_learner_training(
             memory.unlink()
 
     poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
+    acting = agent.acting_copy()
     make_actor = ActorFactory(
-        agent.acting_copy(), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
+        Portable(lambda: acting), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
         (counts.name, counts.layout), RunnersAgentProxy(*parts),
     )  # fmt: skip
     threads = [
