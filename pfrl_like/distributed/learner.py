@@ -47,6 +47,7 @@ class FairLock:
 LAST_SAVES = ("_finish", "_except")
 
 
+@dataclass(eq=False)
 class AgentProxy:
     """The agent in the learner's process, between two updates, as its actors see it.
 
@@ -58,11 +59,11 @@ class AgentProxy:
         over: Set, with the lock held, when nothing may change the agent any more.
     """
 
-    def __init__(
-        self, agent: Any, lock: FairLock, counts: SharedArrays, weights: SharedWeights, over: threading.Event
-    ) -> None:
-        self.agent, self.over = agent, over
-        self._lock, self._counts, self._weights = lock, counts, weights
+    agent: Any
+    lock: FairLock
+    counts: SharedArrays
+    weights: SharedWeights
+    over: threading.Event
 
     @property
     def device(self) -> Any:
@@ -72,30 +73,30 @@ class AgentProxy:
     @contextlib.contextmanager
     def starting(self, t: int) -> Iterator[None]:
         """Within it actors are started, at step t; nobody holds a lock then that a forked process would inherit."""
-        with self._lock:
+        with self.lock:
             self._start_at(t)
             yield
 
     def save(self, dirname: str) -> None:
         """Save the agent."""
-        with self._lock:
+        with self.lock:
             self.agent.save(dirname)
 
     def load(self, dirname: str) -> None:
         """Load the agent; actors follow."""
-        with self._lock:
+        with self.lock:
             self.agent.load(dirname)
-            self._weights.publish()
+            self.weights.publish()
             self._start_at(self.agent.t)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The agent's statistics."""
-        with self._lock:
+        with self.lock:
             statistics: list[tuple[str, Any]] = self.agent.get_statistics()
         return statistics
 
     def _start_at(self, t: int) -> None:
-        steps = self._counts.arrays[STEPS]
+        steps = self.counts.arrays[STEPS]
         self.agent.t = t
         steps[0] = t - steps[1:].sum()
 
@@ -106,7 +107,7 @@ class RunnersAgentProxy(AgentProxy):
     def save(self, dirname: str) -> None:
         """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor takes in steps."""
         if os.fspath(dirname).endswith(LAST_SAVES):
-            with self._lock:
+            with self.lock:
                 self.over.set()
         super().save(dirname)
 
@@ -175,13 +176,11 @@ class Learner:
 
     Args:
         representative: The agent; nothing is learnt once it is over.
-        lock: Held during an update.
-        weights: Published after every `actor_update_interval` updates.
         pace: Says whether to update.
         stop_event: Ends the thread, and is set at its end.
         failure: Told of errors.
         n_updates: Updates after which it ends; None for no end.
-        actor_update_interval: See `weights`.
+        actor_update_interval: Updates after which the parameters are published.
         update_counter: Its `value` counts how often they were published.
         step_hooks: Called after every update with its number times the agent's `update_interval`.
         optimizer_step_hooks: Called after every update with its number.
@@ -190,8 +189,6 @@ class Learner:
     """
 
     representative: AgentProxy
-    lock: FairLock
-    weights: SharedWeights
     pace: Pace
     stop_event: threading.Event
     failure: FailureEvent
@@ -209,7 +206,7 @@ class Learner:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
                     return
-                with self.lock:
+                with self.representative.lock:
                     learnt = not self.representative.over.is_set() and self._update()
                 self.pace.updated(learnt)
                 if not learnt:
@@ -231,7 +228,7 @@ class Learner:
             return False
         self.updates += 1
         if self.updates % self.actor_update_interval == 0:
-            self.weights.publish()
+            self.representative.weights.publish()
             if self.update_counter is not None:
                 with self.update_counter.get_lock():
                     self.update_counter.value += 1
@@ -247,27 +244,23 @@ class Poller:
     """Body of the poller's thread: stores what the actors send, and does what they ask for.
 
     Args:
-        representative: The agent.
-        lock: What keeps the learner from it meanwhile.
+        representative: The agent, whose lock keeps the learner from it meanwhile.
         server: Where actors connect.
         key: What they have to know.
         learner: Told of news.
         stop_event: Ends the thread, once all actors have hung up or some seconds have passed.
         failure: Told of errors.
-        counts: Arrays shared with the actors; LISTENING is set while the poller listens.
         release: Called at the end.
         actors: The number of each actor that has connected.
         had_actors: Whether any has.
     """
 
     representative: AgentProxy
-    lock: FairLock
     server: socket.socket
     key: bytes
     learner: Learner
     stop_event: threading.Event
     failure: FailureEvent
-    counts: SharedArrays
     release: Callable[[], Any]
     actors: dict[Connection, int] = field(default_factory=dict)
     had_actors: bool = False
@@ -275,7 +268,7 @@ class Poller:
     def run(self) -> None:
         """Listen until asked to stop; after an error, until the last actor has gone."""
         try:
-            self.counts.arrays[LISTENING][0] = 1
+            self.representative.counts.arrays[LISTENING][0] = 1
             asked_at: float | None = None
             while True:
                 if self._is_over and asked_at is None:
@@ -290,7 +283,7 @@ class Poller:
         except BaseException as error:
             self.failure.fail(error)
         finally:
-            self.counts.arrays[LISTENING][0] = 0
+            self.representative.counts.arrays[LISTENING][0] = 0
             for channel in self.actors:
                 channel.close()
             self.server.close()
@@ -317,15 +310,13 @@ class Poller:
         except (OSError, EOFError):  # it has hung up, or died, perhaps in the middle of a message
             del self.actors[channel]
             channel.close()
-            with self.lock:
-                self.representative.agent.replay_buffer.stop_current_episode(index)
-            return
+            kind = "stop_episode"
         if kind == "rows":
-            with self.lock:
+            with self.representative.lock:
                 if not self.representative.over.is_set():
                     self._store(index, content)
         elif kind == "stop_episode":
-            with self.lock:
+            with self.representative.lock:
                 self.representative.agent.replay_buffer.stop_current_episode(index)
         else:
             send(channel, self._answer(kind, content))

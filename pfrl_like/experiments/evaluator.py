@@ -128,15 +128,12 @@ def _counted(
     if n_steps is None:
         assert n_episodes is not None
         return in_order[:n_episodes] if len(in_order) >= n_episodes else None
-    ends = list(itertools.accumulate(steps for _, steps in in_order))
-    whole = [episode for episode, end in zip(in_order, ends, strict=True) if end <= n_steps]
-    if ends and ends[-1] >= n_steps:
-        return whole or in_order[:1]
-    oldest = np.flatnonzero(number == len(in_order))
-    running = int(source.length[oldest[0]]) if len(oldest) else 0
-    if (ends[-1] if ends else 0) + running < n_steps:
+    running = [(float(source.total_reward[i]), int(source.length[i])) for i in np.flatnonzero(number == len(in_order))]
+    ends = list(itertools.accumulate(steps for _, steps in in_order + running))
+    if not ends or ends[-1] < n_steps:
         return None
-    return whole or [(float(source.total_reward[oldest[0]]), running)]
+    whole = [episode for episode, end in zip(in_order, ends, strict=False) if end <= n_steps]
+    return whole or (in_order + running)[:1]
 
 
 def eval_performance(

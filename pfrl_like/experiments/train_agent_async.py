@@ -171,8 +171,11 @@ def train_agent_async(
         evaluator = evaluator_options(given, max_episode_len) | {
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
+        spawn = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
-            make_env=sendable(make_env, "make_env", start_method),
+            counters=counters, make_env=sendable(make_env, "make_env", start_method),
             make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
             agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
@@ -181,10 +184,7 @@ def train_agent_async(
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
-        spawn = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
         set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
-        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-        counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         learner = getattr(agent, "agent", agent)
         if hasattr(learner, "t"):
             warn_of_other_step(learner.t, step_offset, logger)
@@ -192,9 +192,7 @@ def train_agent_async(
                 learner.t = step_offset
         try:
             with getattr(agent, "starting", nullcontext)(step_offset):
-                source = AsyncWorkers(
-                    job, counters, processes, stop_event, exception_event, logger, start_method, grace, step_timeout
-                )
+                source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
         except (AttributeError, pickle.PicklingError) as error:
             raise TypeError(
                 f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
