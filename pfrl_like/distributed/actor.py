@@ -234,8 +234,7 @@ class Actor(AsyncAgent):
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The learner's statistics."""
-        statistics: list[tuple[str, Any]] = self._ask("get_statistics", None)
-        return statistics
+        return list(self._ask("get_statistics", None))
 
     def close(self) -> None:
         """Send what is left and hang up, once all has been stored."""

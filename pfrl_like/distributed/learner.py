@@ -92,8 +92,7 @@ class AgentProxy:
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The agent's statistics."""
         with self.lock:
-            statistics: list[tuple[str, Any]] = self.agent.get_statistics()
-        return statistics
+            return list(self.agent.get_statistics())
 
     def _start_at(self, t: int) -> None:
         steps = self.counts.arrays[STEPS]

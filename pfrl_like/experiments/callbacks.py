@@ -197,7 +197,8 @@ class Progress:
         self.last_words, self.waits = last_words, waits
         self.is_terminal = self.stream.isatty()
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
-        self.full, self.empty = ("█", "░") if "█░".encode(encoding, "ignore").decode(encoding) else ("#", "-")
+        can_draw = "█░".encode(encoding, "ignore").decode(encoding) == "█░"
+        self.full, self.empty = ("█", "░") if can_draw else ("#", "-")
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()

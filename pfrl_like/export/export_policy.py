@@ -24,6 +24,7 @@ from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
+from pfrl_like.utils.checks import check_choice
 
 #: An exported policy, run as who has nothing but the file would run it.
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
@@ -328,8 +329,7 @@ def _gives_float64_to_float32(agent: Any, stack: Any) -> bool:
 def _check_arguments(target: str, ending: str, noise: str) -> None:
     if ending not in FORMATS:
         raise ValueError(f"path is {target!r} and its format {ending!r}, expected one of {', '.join(FORMATS)}")
-    if noise not in get_args(NoiseMode):
-        raise ValueError(f"noise is {noise!r}, expected one of {', '.join(map(repr, get_args(NoiseMode)))}")
+    check_choice("noise", noise, get_args(NoiseMode))
     if not os.path.isdir(os.path.dirname(target) or "."):
         raise CheckpointError(target, "cannot be written: its directory does not exist")
     for package in FORMATS[ending].packages:
