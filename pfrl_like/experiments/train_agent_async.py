@@ -272,10 +272,7 @@ def train_agent_actor_learner(
     """
     check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
-        n_actors,
-        n_updates=n_updates,
-        actor_update_interval=actor_update_interval,
-        updates_per_step=updates_per_step,
+        n_actors, n_updates=n_updates, actor_update_interval=actor_update_interval, updates_per_step=updates_per_step
     )
     poller.start()
     learner.start()
