@@ -160,7 +160,7 @@ class EpisodeTape(Forwarding):
             state: What `saved_state` gave.
 
         Raises:
-            ValueError: If it is no such state.
+            KeyError, TypeError, ValueError: If it is no such state.
         """
         streams = GlobalStreams.now()
         arrival = Arrival(None, {}, False, "")
@@ -169,8 +169,6 @@ class EpisodeTape(Forwarding):
                 return arrival._replace(reason=str(state["reason"]))
             arrival = self._taken_up(state) if state["way"] == "state" else self._repeated(state)
             return arrival
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it is no state of an environment: {error!r:.200}") from error
         finally:
             if not (self._alone and arrival.exact):
                 streams.restore()

@@ -10,7 +10,6 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
 from pfrl_like.experiments.runner_arguments import check_arguments, check_has, handed_on
-from pfrl_like.experiments.sources import told_by_source
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -107,10 +106,9 @@ class DatasetSource:
             How it differs; nothing if it does not.
 
         Raises:
-            ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If it comes from something else.
         """
-        with told_by_source():
-            return restore_data(self.dataset, state["data"])
+        return restore_data(self.dataset, state["data"])
 
 
 class UpdateLog:
