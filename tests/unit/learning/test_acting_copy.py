@@ -223,7 +223,7 @@ def test_actors_follow_the_learner_but_not_within_an_evaluation():
                 for parameter in agent.model.parameters():
                     parameter.zero_()
                 list(agent.model.parameters())[-1][action] = 1.0
-            training.make_actor.representative._weights.publish()
+            training.make_actor.representative.weights.publish()
 
         for action in (0, 1):
             prefer(action)
