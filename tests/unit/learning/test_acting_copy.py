@@ -426,8 +426,8 @@ def test_nothing_is_left_behind():
     with training:
         training.make_actor(0).close()
     with pytest.raises(OSError, match="refused|No such file"):
-        Client(training.make_actor._address)
-    names = [training.make_actor._weights[0], training.make_actor._counts[0]]
+        Client(training.make_actor.address)
+    names = [training.make_actor.weights[0], training.make_actor.counts[0]]
     assert not any((Path("/dev/shm") / name).exists() for name in names)
 
 
