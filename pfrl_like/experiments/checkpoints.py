@@ -185,11 +185,11 @@ class Checkpoints:
             make_directory(run)  # tells from now on that there is to be more than an agent
             with synced_together():
                 self._sync_tables()
-                found = find_buffers(self.agent, self.state.source)
-                state = self.state.saved(clock, found.unsaved)
+                buffers, unsaved = find_buffers(self.agent, self.state.source)
+                state = self.state.saved(clock, unsaved)
                 references = {
                     name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
-                    for name, buffer in found.buffers.items()
+                    for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
                 if not has_manifest(path):  # an agent of the user's own

@@ -68,8 +68,6 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
 
 
 def _as_bool(name: str, value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
     try:
         plain = value.item() if hasattr(value, "item") else value
     except (TypeError, ValueError, RuntimeError):  # an array of several, a tensor of several

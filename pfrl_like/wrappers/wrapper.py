@@ -101,21 +101,16 @@ def _new(cls: Any) -> Any:
 
 def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
     """Let `env.spec` remember how the wrapper was made, so that `gymnasium.make(env.spec)` makes it again."""
-    saved: dict[str, Any] = {}
-    for name, value in call.arguments.items():
-        if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            saved.update(value)
-        else:
-            saved[name] = value
+    saved = dict(call.arguments)
+    for name, parameter in call.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            saved |= saved.pop(name, {})
     _, _, *names = saved  # self and env
     self._saved_kwargs = {name: saved[name] for name in names}
 
 
 @functools.cache
 def _gymnasium_class(cls: Any) -> Any:
-    if issubclass(cls, gymnasium.Wrapper):
-        return cls
-
     def reduce(self: Wrapper) -> Any:  # the class has no name by which pickle could find it
         return _new, (cls,), self.__dict__
 
