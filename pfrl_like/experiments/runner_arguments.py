@@ -99,14 +99,15 @@ def _is_env(given: Any) -> bool:
     return not isinstance(given, type) and all(callable(getattr(given, name, None)) for name in ("reset", "step"))
 
 
+def _is_number(given: Any) -> bool:
+    return isinstance(given, numbers.Real) and not isinstance(given, bool)
+
+
 def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda given: given is None or fits(given)
 
 
-_NUMBER = (
-    _or_none(lambda given: isinstance(given, numbers.Real) and not isinstance(given, bool)),
-    "a number, or None",
-)
+_NUMBER = _or_none(_is_number), "a number, or None"
 _EVENT = _or_none(lambda given: hasattr(given, "is_set") and hasattr(given, "set")), "an event, or None"
 _ENV = "an environment: an object with the methods reset and step"
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
