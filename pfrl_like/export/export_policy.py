@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
+from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError, PfrlLikeError
 from pfrl_like.export.features import leaves_of, more_of, stack_of
 from pfrl_like.export.policy import BATCH, GivenDraws, Greedy, GreedyPolicy, NoiseMode, Signature
@@ -139,7 +139,7 @@ _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
 
 def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
-    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations and given noise.
+    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations, masks and noise.
 
     Of discrete actions another one will do if the agent holds both for equally good, within `TOLERANCE`.
 
@@ -161,24 +161,15 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
         state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
         for _ in range(steps):
             obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
-            state = _check_step(reference, policy, run, obs, state, generator)
+            mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
+            noise = [draw.sample(batch, generator) for draw in policy.asked_for]
+            inputs = [*leaves_of(obs), *mask, *state, *noise]
+            actions, *state = run(inputs)
+            wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
+            _check_actions(policy, inputs, actions, wanted)
+            for ours, theirs in zip(wanted_state, state, strict=True):
+                _check_numbers("recurrent state", ours, theirs)
             begin += batch
-
-
-def _check_step(
-    reference: Greedy, policy: GreedyPolicy, run: Run, obs: Any, state: list[Tensor], generator: torch.Generator
-) -> list[Tensor]:
-    """Compare the actions for some observations, with random masks and noise; gives the next recurrent state."""
-    batch = len(first_leaf(obs))
-    mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
-    noise = [draw.sample(batch, generator) for draw in policy.asked_for]
-    inputs = [*leaves_of(obs), *mask, *state, *noise]
-    actions, *state = run(inputs)
-    wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
-    _check_actions(policy, inputs, actions, wanted)
-    for ours, theirs in zip(wanted_state, state, strict=True):
-        _check_numbers("recurrent state", ours, theirs)
-    return state
 
 
 def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
