@@ -85,7 +85,10 @@ def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
 
     Whether it does is found out once for each module.
     """
-    return evaluating(module) if _reads_training(module) else contextlib.nullcontext(module)
+    reads = getattr(module, _READS_TRAINING, None)
+    if reads is None:  # the next time the call is spared
+        reads = _reads_training(module)
+    return evaluating(module) if reads else contextlib.nullcontext(module)
 
 
 def evaluating_readers_among(*modules: nn.Module) -> AbstractContextManager[None]:
