@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
-from pfrl_like.experiments.async_worker import Counters, Job, work
+from pfrl_like.experiments.async_worker import Job, work
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers import TensorBoardLogger
@@ -26,9 +26,7 @@ class AsyncWorkers:
     """Processes that train, seen from the one that started them.
 
     Args:
-        job: What they do.
-        counters: What they share.
-        processes: How many there are.
+        job: What they do; there is one for each of its seeds.
         stop_event: Ends training when it is set; None for none.
         exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
         logger: Gets a line for every score.
@@ -45,8 +43,6 @@ class AsyncWorkers:
     def __init__(
         self,
         job: Job,
-        counters: Counters,
-        processes: int,
         stop_event: Any,
         exception_event: Any,
         logger: logging.Logger,
@@ -54,7 +50,7 @@ class AsyncWorkers:
         grace: float,
         step_timeout: float | None,
     ) -> None:
-        self.counters, self.logger, self.grace, self.step_timeout = counters, logger, grace, step_timeout
+        self.counters, self.logger, self.grace, self.step_timeout = job.counters, logger, grace, step_timeout
         self.stop_event, self.exception_event = stop_event, exception_event
         self.tensorboard: TensorBoardLogger | None = None
         self.statistics: list[tuple[str, Any]] | None = None
@@ -63,8 +59,7 @@ class AsyncWorkers:
         self._failures: dict[int | str, Failure] = {}
         self._signs: dict[int, Any] = {}  # of life, seen last
         self._countdowns: dict[int, Countdown] = {}  # since then
-        arguments = [(job, counters)] * processes
-        self.workers = Workers(work, arguments, start_method=start_method, name="actor")
+        self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Wait for news, a moment at most; steps that others have made are counted."""

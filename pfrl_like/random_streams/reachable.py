@@ -70,7 +70,9 @@ class Reachable:
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
         """Look at an object, and at what can be reached from it."""
-        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen or _is_elsewhere(value):
+        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
+            return
+        if getattr(type(value), "is_elsewhere", False) is True:
             return
         if depth > _DEPTH or len(self._seen) > _MOST:
             self.unknown += [name] * (depth > _DEPTH or not self._is_full)
@@ -97,7 +99,8 @@ class Reachable:
             self.unknown += [name] * in_function
             return
         for number, (attribute, part_name, part) in enumerate(parts):
-            if number == _FIRST and is_container and before == self._told and _is_table(value, part):
+            may_be_table = number == _FIRST and is_container and before == self._told
+            if may_be_table and (len(value) > _LONGEST or type(part) in _ROWS):
                 return
             if type(part) not in _LEAF_TYPES:
                 self.visit(part, part_name, depth + (attribute not in _LAYERS), held)
@@ -116,14 +119,6 @@ class Reachable:
                 for key, part in list(vars(each).items()):
                     if not (key.startswith("__") or hasattr(type(part), "__get__")):
                         self.visit(part, f"{name}.{each.__qualname__}.{key}", depth + 1)
-
-
-def _is_elsewhere(value: Any) -> bool:
-    return getattr(type(value), "is_elsewhere", False) is True
-
-
-def _is_table(value: Any, part: Any) -> bool:
-    return len(value) > _LONGEST or type(part) in _ROWS
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:

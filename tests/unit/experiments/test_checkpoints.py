@@ -7,6 +7,7 @@ import os
 import random
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_an_agent_alone_takes_no_checkpoint_away(tmp_path: Path) -> None:
 def test_nothing_is_saved_again_where_no_step_was_made(tmp_path: Path) -> None:
     clock = Clock(None)
     clock.between_ticks = True
-    checkpoints_of(tmp_path, since=0).save_interrupted(clock)
+    checkpoints_of(tmp_path, goes_on_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
     assert not [*tmp_path.iterdir()]
 
 

@@ -62,7 +62,7 @@ def test_buffers_have_the_names_of_the_way_to_them() -> None:
 def test_what_is_like_a_buffer_and_is_none_is_told_of() -> None:
     data = MDPDataset(np.zeros((2, 1)), [0, 1], [0, 1], [0, 1], discrete_action=True, reward_convention="next_row")
     agent = Holder(memory=Own(), queue=deque(), parts=[ReplayBuffer(3)], data=data, view=ReplayBuffer(3).memory)
-    [reason] = find_buffers(agent).unsaved
+    _, [reason] = find_buffers(agent)
     assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
 
 

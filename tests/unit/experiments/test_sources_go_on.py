@@ -190,15 +190,23 @@ def test_a_vector_environment_of_which_nobody_knows_begins_anew(make: Any, reaso
     assert any(reason in each for each in reasons)
 
 
-@pytest.mark.parametrize("change", [{"episode": {}}, {"episode": {"way": "story"}}, {"length": "x"}, {"running": None}])
-def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"episode": {}}, KeyError, "way"),
+        ({"episode": {"way": "story"}}, KeyError, "actions"),
+        ({"length": "x"}, ValueError, "'x'"),
+        ({"running": None}, KeyError, "running"),
+    ],
+)
+def test_a_damaged_state_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
     source = serial(Noisy)
     source.record()
     ticked(source, 3)
     state = {**source.saved_state(), **change}
     if change == {"running": None}:
         del state["running"]
-    with pytest.raises(ValueError, match="no state of this source"):
+    with pytest.raises(error, match=message):
         source.restore_state(state)
 
 

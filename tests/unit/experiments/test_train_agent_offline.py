@@ -329,7 +329,7 @@ def test_data_of_the_users_own_tell_of_themselves(before: Any, now: Any, reasons
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="no state of this source"):
+    with pytest.raises(KeyError, match="data"):
         DatasetSource(agent(), recorded(), 8).restore_state({"running": True})
 
 
