@@ -1,13 +1,9 @@
 """Runs go on in fresh objects, or a fresh process, with what an uninterrupted run meets."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,8 +17,6 @@ from pfrl_like.random_streams.streams import Streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers import VectorFrameStack
-
-ROOT = Path(__file__).parents[3]
 
 
 def serial(make_env: Any, limit: int | None = None) -> SerialSource:
@@ -58,11 +52,16 @@ def gone_on(source: Any, text: str, count: int) -> Any:
     return list(reasons), ticked(source, count)
 
 
+def begun(source: Any, count: int) -> Any:
+    """A source that is recorded, after so many steps."""
+    source.record()
+    ticked(source, count)
+    return source
+
+
 def check_goes_on(make: Callable[[], Any], first: int, count: int) -> None:
     """What is saved after so many steps goes on elsewhere as it does here."""
-    whole = make()
-    whole.record()
-    ticked(whole, first)
+    whole = begun(make(), first)
     text = saved(whole)
     expected = ticked(whole, count)
     assert gone_on(make(), text, count) == ([], expected)
@@ -75,9 +74,7 @@ def test_a_serial_run_goes_on(name: str, first: int) -> None:
 
 
 def test_a_run_goes_on_more_than_once_and_in_the_same_objects() -> None:
-    whole = serial(ENVS["global streams"])
-    whole.record()
-    ticked(whole, 7)
+    whole = begun(serial(ENVS["global streams"]), 7)
     text = saved(whole)
     expected = [ticked(whole, 7) for _ in range(4)]
     source = serial(ENVS["global streams"])
@@ -124,26 +121,6 @@ def test_a_run_in_several_processes_goes_on(shared: bool) -> None:
         check_goes_on(make, 17, 20)
 
 
-def go_on_elsewhere(path: str) -> None:
-    """What a fresh process does."""
-    text = Path(path).read_text()
-    print(json.dumps(gone_on(serial(ENVS["global streams"]), text, 20)))
-
-
-def test_a_run_goes_on_in_a_fresh_process(tmp_path: Path) -> None:
-    whole = serial(ENVS["global streams"])
-    whole.record()
-    ticked(whole, 19)
-    (tmp_path / "state.json").write_text(saved(whole))
-    expected = json.loads(json.dumps(([], ticked(whole, 20))))
-    command = f"from test_sources_go_on import go_on_elsewhere; go_on_elsewhere({str(tmp_path / 'state.json')!r})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)])
-    came = subprocess.run(
-        [sys.executable, "-c", command], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": paths}
-    )
-    assert json.loads(came.stdout) == expected
-
-
 def test_a_run_that_was_saved_before_it_began_begins() -> None:
     for make in (serial(Noisy), vector(VECTORS["serial"])):
         make.record()
@@ -157,9 +134,7 @@ def _unsteady() -> Any:
 
 @pytest.mark.parametrize("make", [lambda: serial(_unsteady), lambda: vector(lambda: SerialVectorEnv([_unsteady()]))])
 def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: Any) -> None:
-    source, other = make(), make()
-    source.record()
-    ticked(source, 4)
+    source, other = begun(make(), 4), make()
     [reason], heard = gone_on(other, saved(source), 3)
     assert "did not come to where it was: ValueError('other observations, rewards" in reason
     assert len(heard) == 9
@@ -168,9 +143,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: An
 
 
 def test_another_environment_is_told_of() -> None:
-    source = serial(ENVS["random actions"])
-    source.record()
-    ticked(source, 4)
+    source = begun(serial(ENVS["random actions"]), 4)
     [reason] = serial(ENVS["own stream"]).restore_state(source.saved_state())
     assert "the environment has 1 layers, expected 3" in reason
 
@@ -183,18 +156,14 @@ def test_another_environment_is_told_of() -> None:
     ],
 )
 def test_a_vector_environment_of_which_nobody_knows_begins_anew(make: Any, reason: str) -> None:
-    source, other = vector(make), vector(make)
-    source.record()
-    ticked(source, 4)
+    source, other = begun(vector(make), 4), vector(make)
     reasons, _ = gone_on(other, saved(source), 3)
     assert any(reason in each for each in reasons)
 
 
 @pytest.mark.parametrize("change", [{"episode": {}}, {"episode": {"way": "story"}}, {"length": "x"}, {"running": None}])
 def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
-    source = serial(Noisy)
-    source.record()
-    ticked(source, 3)
+    source = begun(serial(Noisy), 3)
     state = {**source.saved_state(), **change}
     if change == {"running": None}:
         del state["running"]
@@ -203,8 +172,6 @@ def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
 
 
 def test_another_number_of_environments_is_refused() -> None:
-    source = vector(VECTORS["serial"])
-    source.record()
-    ticked(source, 2)
+    source = begun(vector(VECTORS["serial"]), 2)
     with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
         vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())
