@@ -53,9 +53,11 @@ def test_id_without_git_is_refused():
 
 
 def test_files_of_a_run_under_git(repository):
-    outdir = prepare_output_dir(argparse.Namespace(lr=1), basedir="runs", argv=["train.py", "--lr", "1"])
+    args = argparse.Namespace(lr=1, url=pathlib.PurePosixPath("x://me:pw@host"), api_key="a")
+    outdir = prepare_output_dir(args, basedir="runs", argv=["train.py", "--lr", "1"])
     files = {path.name: path.read_text() for path in (repository / outdir).iterdir()}
-    assert json.loads(files["args.txt"]) == {"lr": 1} and files["command.txt"] == "train.py --lr 1"
+    assert json.loads(files["args.txt"]) == {"lr": 1, "url": "x:/me:pw@host", "api_key": MASK}
+    assert files["command.txt"] == "train.py --lr 1"
     assert set(files) == {"args.txt", "command.txt", "environ.txt", "start.txt"} | {
         f"git-{name}.txt" for name in ("head", "status", "log", "diff")
     }
