@@ -264,7 +264,7 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", DAMAGE.keys() - {"changed"})
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGE if kind != "changed"])
 def test_without_a_usable_manifest_the_one_before_is_used_with_a_warning(kind: str, tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2)
