@@ -1,21 +1,76 @@
-"""Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run."""
+"""Replay buffers are found wherever an agent or a source holds them, and go on with the run."""
 
-import json
+from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 from resume_parts import noisy_env, small_dqn
+from run_parts import Stopped, resumed, state_of_checkpoint, stop_at
 
 from pfrl_like.agents import DQN
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.experiments import run_state as own_attributes
 from pfrl_like.experiments import train_agent, train_agent_batch
+from pfrl_like.experiments.run_state import OwnAttributes, buffers_of, find_buffers
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
-class Stopped(Exception):
-    """Ends a run."""
+class Own:
+    """Like a replay buffer."""
+
+    def __init__(self) -> None:
+        self.stored: deque[Any] = deque(maxlen=10)
+
+    def append(self, step: Any) -> None:
+        self.stored.append(step)
+
+    def sample(self, n: int) -> Any:
+        return list(self.stored)[:n]
+
+
+def test_buffers_have_the_names_of_the_way_to_them() -> None:
+    first, second, third, fourth = (ReplayBuffer(3) for _ in range(4))
+    agent = SimpleNamespace(parts=[SimpleNamespace(buffer=second, same=first)], buffer=first)
+    source = SimpleNamespace(agent=agent, buffer=third, by_name={"a/b": fourth}, again=second)
+    found = buffers_of(agent, source, None)
+    assert found == {"buffer": first, "again": second, "buffer-2": third, "by_name-a-b": fourth}
+    assert list(buffers_of(agent)) == ["buffer", "parts-0-.buffer"]
+
+
+def test_what_is_like_a_buffer_and_is_none_is_told_of() -> None:
+    data = MDPDataset(np.zeros((2, 1)), [0, 1], [0, 1], [0, 1], discrete_action=True, reward_convention="next_row")
+    parts, view = [ReplayBuffer(3)], ReplayBuffer(3).memory
+    agent = SimpleNamespace(memory=Own(), queue=deque(), parts=parts, data=data, view=view)
+    _, [reason] = find_buffers(agent)
+    assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
+
+
+# Which attributes of an object are looked at, as text, to find those that change
+
+
+def test_data_are_not_written_as_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(own_attributes, "to_json", written.append)
+    mebibytes = np.zeros(1 << 18)
+    OwnAttributes(SimpleNamespace(count=1, frames=mebibytes, recorded={"frames": [(mebibytes,)]}))
+    assert written == [1]
+
+
+def test_attributes_that_are_mocks_are_passed_over() -> None:
+    owner = SimpleNamespace(count=1, part=mock.Mock(), many=[mock.MagicMock()])
+    own = OwnAttributes(owner)
+    owner.count = 2
+    assert own.saved_state() == {"values": {"count": 2}, "lost": []}
+
+
+# Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run
 
 
 class Module(torch.nn.Linear):
@@ -70,11 +125,6 @@ class Refusing(Weight):
         raise RuntimeError("not mine")
 
 
-def stop(clock: Any) -> None:
-    if clock.t == 30:
-        raise Stopped
-
-
 def run(outdir: Path, hooks: Sequence[Callable[[Any], None]], steps: int = 40, **options: Any) -> None:
     env = noisy_env(0)
     train_agent(small_dqn(env), env, steps, outdir, checkpoint_freq=25, hooks=hooks, **options)
@@ -82,11 +132,7 @@ def run(outdir: Path, hooks: Sequence[Callable[[Any], None]], steps: int = 40, *
 
 def stopped(outdir: Path, hook: Any) -> None:
     with pytest.raises(Stopped):
-        run(outdir, [hook, stop])
-
-
-def resumed(outdir: Path) -> Any:
-    return json.loads((outdir / "run.json").read_text())["resumed"]
+        run(outdir, [hook, stop_at(30)])
 
 
 @pytest.mark.parametrize("kind", [Module, Weight])
@@ -123,8 +169,7 @@ def test_what_an_agent_leaves_out_is_told(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(DQN, "unsaved", unsaved)
     stopped(tmp_path, Module())
-    [path] = tmp_path.glob("25_checkpoint/run/state-*.json")
-    assert json.loads(path.read_text())["reasons"] == ["its dreams are not saved"]
+    assert state_of_checkpoint(tmp_path)["reasons"] == ["its dreams are not saved"]
     run(tmp_path, [Module()], resume=True)
     assert (resumed(tmp_path)["resume"], resumed(tmp_path)["reasons"]) == ("approximate", ["its dreams are not saved"])
 
@@ -154,6 +199,37 @@ def test_a_checkpoint_says_itself_that_nobody_can_come_to_where_it_is(tmp_path: 
     train_agent_batch(small_dqn(noisy_env(0)), several, 40, tmp_path / "several", checkpoint_freq=25)
     several.close()
     for name, reason in (("one", "OSError('no way')"), ("several", "AsyncVectorEnv")):
-        [path] = (tmp_path / name).glob("25_checkpoint/run/state-*.json")
-        state = json.loads(path.read_text())
+        state = state_of_checkpoint(tmp_path / name)
         assert state["resume"] == "approximate" and any(reason in each for each in state["reasons"])
+
+
+class Outer:
+    """An agent that hands everything on to another one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("act", "observe", "save", "load", "get_statistics"):
+            return getattr(self.inner, name)
+        raise AttributeError(name)
+
+    def act(self, obs: Any) -> Any:
+        return self.inner.act(obs)
+
+
+def run_within(outdir: Path, **options: Any) -> Any:
+    env = noisy_env(0)
+    agent = small_dqn(env)
+    train_agent(Outer(agent), env, 80, outdir, checkpoint_freq=25, **options)
+    return agent
+
+
+def test_an_agent_within_another_one_goes_on_with_its_buffer(tmp_path: Path) -> None:
+    whole = run_within(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        run_within(tmp_path / "stopped", hooks=[stop_at(60)])
+    came = run_within(tmp_path / "stopped", resume=True)
+    assert resumed(tmp_path / "stopped")["resume"] == "exact"
+    assert len(came.replay_buffer) == len(whole.replay_buffer)
+    assert all((a == b).all() for a, b in zip(whole.model.parameters(), came.model.parameters(), strict=True))
