@@ -18,7 +18,7 @@ import torch
 
 from pfrl_like.agent import AttributeSavingMixin
 from pfrl_like.experiments.checkpoints import Checkpoints, saved_in
-from pfrl_like.experiments.resume import newest_checkpoint
+from pfrl_like.experiments.resume import Checkpoint, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -282,7 +282,7 @@ class CheckpointCase:
         self.state = RunState(self.agent, None, self.source, [self.part])
         self.use(None)
 
-    def use(self, last: Mapping[str, Any] | None) -> None:
+    def use(self, last: Checkpoint | None) -> None:
         self.checkpoints = Checkpoints(
             self.agent,
             self.state,
@@ -291,7 +291,7 @@ class CheckpointCase:
             FailedWrites(LOGGER, stops=True),
             at_end=True,
             keep=self.keep,
-            references=last,
+            goes_on_from=last,
         )
 
     def save(self, number: int) -> None:
@@ -314,7 +314,7 @@ class CheckpointCase:
         numbers = {max(whole), found.t, self.agent.number(), buffer, self.source.number, self.part.number}
         if len(numbers) > 1:
             raise ValueError(f"it is a mixture of the saves {sorted(numbers)}")
-        self.use(found.references)
+        self.use(found)
         return found.t
 
 

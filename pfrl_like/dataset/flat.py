@@ -1,4 +1,4 @@
-"""A dataset as named arrays of n rows each, which is what its files hold."""
+"""A dataset as named arrays of n rows each, which is what its files hold, and the memory that a file may take."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table, part
+from pfrl_like.storage.atomic import BudgetError
 
 FORMAT = "pfrl_like dataset"
 
@@ -22,6 +23,34 @@ ARRAYS = (
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
 #: More discrete actions than any network has.
 MOST_ACTIONS = 1 << 24
+#: What even the smallest file may ask for, and how many times its size a large one may.
+FLOOR, RATIO = 1 << 26, 128
+
+
+class Budget:
+    """Memory that what a file holds may take in all.
+
+    Args:
+        size: Bytes of the file.
+        max_bytes: The most; None is `RATIO` times the size, and `FLOOR` at least.
+    """
+
+    def __init__(self, size: int, max_bytes: int | None = None) -> None:
+        self.left = max(FLOOR, RATIO * size) if max_bytes is None else max_bytes
+        self.bound = "a file of this size" if max_bytes is None else f"by max_bytes={max_bytes} it"
+
+    def spend(self, size: int, what: str) -> None:
+        """Count what is about to be taken.
+
+        Raises:
+            BudgetError: If it is more than is left; say `max_bytes` to allow it.
+        """
+        if size > self.left:
+            raise BudgetError(
+                f"{what} announces {size} bytes, and {self.bound} may take {self.left} more; if it is to be trusted, "
+                "allow them by max_bytes"
+            )
+        self.left -= size
 
 
 class Flat(NamedTuple):

@@ -1,6 +1,6 @@
 """An agent's halves in several processes: actors that act, and a learner that updates."""
 
 from pfrl_like.distributed.actor import Actor, SharedWeights
-from pfrl_like.distributed.agent_proxy import AgentProxy
+from pfrl_like.distributed.learner import AgentProxy
 
 __all__ = ["Actor", "AgentProxy", "SharedWeights"]

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import Client
 from typing import Any
 
@@ -13,11 +14,11 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.agent import AsyncAgent
-from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import WorkerError
 from pfrl_like.export import Signature
 from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
+from pfrl_like.utils.env_values import mask_keyword
 
 #: Steps that go to the learner together, and seconds after which fewer do.
 ROWS, SECONDS = 32, 0.1
@@ -163,6 +164,9 @@ class Actor(AsyncAgent):
         index: Number of this actor.
     """
 
+    process_idx: int | None = None
+    shared_attributes = ()  # parameters come from the learner
+
     def __init__(
         self,
         acting: Any,
@@ -176,21 +180,6 @@ class Actor(AsyncAgent):
         self._steps = np.zeros(index + 2, np.int64) if counts is None else counts.arrays[STEPS]
         self._sender = RowSender(self._send)
         acting.replay_buffer = self._sender
-        self._process_idx: int | None = None
-
-    @property
-    def process_idx(self) -> int | None:
-        """Number of the process that runs it."""
-        return self._process_idx
-
-    @process_idx.setter
-    def process_idx(self, index: int | None) -> None:
-        self._process_idx = index
-
-    @property
-    def shared_attributes(self) -> tuple[str, ...]:
-        """None: parameters come from the learner."""
-        return ()
 
     @property
     def t(self) -> int:
@@ -203,12 +192,12 @@ class Actor(AsyncAgent):
         if self.training:
             self.acting.t = self.t
             self._refresh()
-        return self.acting.act(obs, **_given(action_mask))
+        return self.acting.act(obs, **mask_keyword(action_mask))  # which may have PFRL's signatures
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Take in what the last action led to; `action_mask` belongs to `obs`, [n_actions]."""
         self.acting.training = self.training
-        self.acting.observe(obs, reward, done, reset, **_given(action_mask))
+        self.acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
         if self.training:
             self._steps[1 + self._index] += 1
             self._wait_for_learner()
@@ -245,8 +234,7 @@ class Actor(AsyncAgent):
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """The learner's statistics."""
-        statistics: list[tuple[str, Any]] = self._ask("get_statistics", None)
-        return statistics
+        return list(self._ask("get_statistics", None))
 
     def close(self) -> None:
         """Send what is left and hang up, once all has been stored."""
@@ -289,16 +277,12 @@ class Actor(AsyncAgent):
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
 
 
-def _given(action_mask: Any) -> dict[str, Any]:
-    """The mask as a keyword, if there is one: the agent may have PFRL's signatures."""
-    return {} if action_mask is None else {ACTION_MASK: action_mask}
-
-
+@dataclass(eq=False)
 class ActorFactory:
     """Makes actor i, in any process; it travels there by pickle, the agent's acting half by cloudpickle.
 
     Args:
-        acting: The acting half.
+        acting: Gives the acting half.
         modules: Names of its modules whose parameters the learner renews.
         address: Where the poller listens.
         key: What it wants to hear.
@@ -307,20 +291,13 @@ class ActorFactory:
         representative: The agent that stands for all actors in the learner's process; it stays there.
     """
 
-    def __init__(
-        self,
-        acting: Any,
-        modules: tuple[str, ...],
-        address: str | bytes,
-        key: bytes,
-        weights: tuple[str, Layout],
-        counts: tuple[str, Layout],
-        representative: Any,
-    ) -> None:
-        self._acting = Portable(lambda: acting)
-        self._modules, self._address, self._key = modules, address, key
-        self._weights, self._counts = weights, counts
-        self.representative = representative
+    acting: Portable
+    modules: tuple[str, ...]
+    address: str | bytes
+    key: bytes
+    weights: tuple[str, Layout]
+    counts: tuple[str, Layout]
+    representative: Any
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "representative": None}
@@ -333,7 +310,7 @@ class ActorFactory:
             RuntimeError: If the poller has not been started.
         """
         torch.set_num_threads(1)
-        counts = SharedArrays.attach(*self._counts)
+        counts = SharedArrays.attach(*self.counts)
         steps, listening = counts.arrays[STEPS], counts.arrays[LISTENING]
         if not 0 <= process_idx < len(steps) - 1:
             raise ValueError(f"process_idx is {process_idx}, expected 0 to {len(steps) - 2}: one for each actor")
@@ -342,10 +319,10 @@ class ActorFactory:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no poller listens after {PATIENCE:g} s; call poller.start() before the actors run")
             time.sleep(0.01)
-        acting = self._acting().acting_copy()  # several actors may live in one process
+        acting = self.acting().acting_copy()  # several actors may live in one process
         vary_streams(acting.explorer, process_idx)
-        weights = SharedWeights([getattr(acting, name) for name in self._modules], SharedArrays.attach(*self._weights))
-        pipe = Client(self._address, authkey=self._key)
+        weights = SharedWeights([getattr(acting, name) for name in self.modules], SharedArrays.attach(*self.weights))
+        pipe = Client(self.address, authkey=self.key)
         send(pipe, process_idx)
         return Actor(acting, pipe, weights, counts, process_idx)
 

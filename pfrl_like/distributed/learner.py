@@ -1,8 +1,9 @@
 """The learner of an agent whose actors are other processes: a thread that samples and updates, at a pace.
 
-Another thread, the poller, takes in what the actors send.
+Another thread, the poller, takes in what the actors send. `AgentProxy` is the agent as these and runners see it.
 """
 
+import contextlib
 import os
 import shutil
 import socket
@@ -11,12 +12,12 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge, wait
 from typing import Any
 
-from pfrl_like.distributed.actor import HOLD, LISTENING, SharedWeights
-from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock
+from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
 #: Steps for which the learner may owe updates before the actors have to wait, with `updates_per_step`.
@@ -25,6 +26,89 @@ SLACK = 100
 GRACE = 2.0
 
 Hook = Callable[[Any, Any, int], Any]
+
+
+class FairLock:
+    """A lock for threads of which one takes it again at once: a `threading.Lock` would keep the others waiting."""
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._gate:  # held while waiting, so that the last holder queues behind
+            self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+#: What the last save of a run is called, after the number of its step.
+LAST_SAVES = ("_finish", "_except")
+
+
+@dataclass(eq=False)
+class AgentProxy:
+    """The agent in the learner's process, between two updates, as its actors see it.
+
+    Args:
+        agent: The agent.
+        lock: Held meanwhile.
+        counts: Arrays shared with the actors.
+        weights: Published after loading.
+        over: Set, with the lock held, when nothing may change the agent any more.
+    """
+
+    agent: Any
+    lock: FairLock
+    counts: SharedArrays
+    weights: SharedWeights
+    over: threading.Event
+
+    @property
+    def device(self) -> Any:
+        """The agent's device."""
+        return self.agent.device
+
+    @contextlib.contextmanager
+    def starting(self, t: int) -> Iterator[None]:
+        """Within it actors are started, at step t; nobody holds a lock then that a forked process would inherit."""
+        with self.lock:
+            self._start_at(t)
+            yield
+
+    def save(self, dirname: str) -> None:
+        """Save the agent."""
+        with self.lock:
+            self.agent.save(dirname)
+
+    def load(self, dirname: str) -> None:
+        """Load the agent; actors follow."""
+        with self.lock:
+            self.agent.load(dirname)
+            self.weights.publish()
+            self._start_at(self.agent.t)
+
+    def get_statistics(self) -> list[tuple[str, Any]]:
+        """The agent's statistics."""
+        with self.lock:
+            return list(self.agent.get_statistics())
+
+    def _start_at(self, t: int) -> None:
+        steps = self.counts.arrays[STEPS]
+        self.agent.t = t
+        steps[0] = t - steps[1:].sum()
+
+
+class RunnersAgentProxy(AgentProxy):
+    """The agent as a runner sees it, whose last save of a run is the agent's end: it stays as it was saved."""
+
+    def save(self, dirname: str) -> None:
+        """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor takes in steps."""
+        if os.fspath(dirname).endswith(LAST_SAVES):
+            with self.lock:
+                self.over.set()
+        super().save(dirname)
 
 
 class FailureEvent(threading.Event):
@@ -85,46 +169,35 @@ class Pace:
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
 
 
+@dataclass(eq=False)
 class Learner:
     """Body of the learner's thread: update, publish the parameters, call the hooks.
 
     Args:
         representative: The agent; nothing is learnt once it is over.
-        lock: Held during an update.
-        weights: Published after every `actor_update_interval` updates.
         pace: Says whether to update.
         stop_event: Ends the thread, and is set at its end.
         failure: Told of errors.
         n_updates: Updates after which it ends; None for no end.
-        actor_update_interval: See `weights`.
+        actor_update_interval: Updates after which the parameters are published.
         update_counter: Its `value` counts how often they were published.
         step_hooks: Called after every update with its number times the agent's `update_interval`.
         optimizer_step_hooks: Called after every update with its number.
+        news: Set when steps have come.
+        updates: Updates so far.
     """
 
-    def __init__(
-        self,
-        representative: AgentProxy,
-        lock: FairLock,
-        weights: SharedWeights,
-        pace: Pace,
-        stop_event: threading.Event,
-        failure: FailureEvent,
-        *,
-        n_updates: int | None,
-        actor_update_interval: int,
-        update_counter: Any,
-        step_hooks: Sequence[Hook],
-        optimizer_step_hooks: Sequence[Hook],
-    ) -> None:
-        self.agent, self.over = representative.agent, representative.over
-        self.lock, self.weights, self.pace = lock, weights, pace
-        self.stop_event, self.failure = stop_event, failure
-        self.n_updates, self.actor_update_interval = n_updates, actor_update_interval
-        self.update_counter = update_counter
-        self.step_hooks, self.optimizer_step_hooks = step_hooks, optimizer_step_hooks
-        self.news = threading.Event()  # steps have come
-        self.updates = 0
+    representative: AgentProxy
+    pace: Pace
+    stop_event: threading.Event
+    failure: FailureEvent
+    n_updates: int | None
+    actor_update_interval: int
+    update_counter: Any
+    step_hooks: Sequence[Hook]
+    optimizer_step_hooks: Sequence[Hook]
+    news: threading.Event = field(default_factory=threading.Event)
+    updates: int = 0
 
     def run(self) -> None:
         """Update as often as there is something to learn from, until the event is set or `n_updates` are made."""
@@ -132,8 +205,8 @@ class Learner:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
                     return
-                with self.lock:
-                    learnt = not self.over.is_set() and self._update()
+                with self.representative.lock:
+                    learnt = not self.representative.over.is_set() and self._update()
                 self.pace.updated(learnt)
                 if not learnt:
                     self.news.wait(0.05)
@@ -145,7 +218,8 @@ class Learner:
             self.stop_event.set()
 
     def _update(self) -> bool:
-        agent, before = self.agent, self.agent.optim_t
+        agent = self.representative.agent
+        before = agent.optim_t
         if len(agent.replay_buffer) < agent.replay_start_size or self.pace.owed < 1.0:
             return False
         agent.update_from_replay()
@@ -153,7 +227,7 @@ class Learner:
             return False
         self.updates += 1
         if self.updates % self.actor_update_interval == 0:
-            self.weights.publish()
+            self.representative.weights.publish()
             if self.update_counter is not None:
                 with self.update_counter.get_lock():
                     self.update_counter.value += 1
@@ -164,43 +238,36 @@ class Learner:
         return True
 
 
+@dataclass(eq=False)
 class Poller:
     """Body of the poller's thread: stores what the actors send, and does what they ask for.
 
     Args:
-        representative: The agent.
-        lock: What keeps the learner from it meanwhile.
+        representative: The agent, whose lock keeps the learner from it meanwhile.
         server: Where actors connect.
         key: What they have to know.
         learner: Told of news.
         stop_event: Ends the thread, once all actors have hung up or some seconds have passed.
         failure: Told of errors.
-        counts: Arrays shared with the actors; LISTENING is set while the poller listens.
         release: Called at the end.
+        actors: The number of each actor that has connected.
+        had_actors: Whether any has.
     """
 
-    def __init__(
-        self,
-        representative: AgentProxy,
-        lock: FairLock,
-        server: socket.socket,
-        key: bytes,
-        learner: Learner,
-        stop_event: threading.Event,
-        failure: FailureEvent,
-        counts: SharedArrays,
-        release: Callable[[], Any],
-    ) -> None:
-        self.representative, self.lock, self.server, self.key = representative, lock, server, key
-        self.learner, self.stop_event, self.failure = learner, stop_event, failure
-        self.counts, self.release = counts, release
-        self.actors: dict[Connection, int] = {}
-        self.had_actors = False
+    representative: AgentProxy
+    server: socket.socket
+    key: bytes
+    learner: Learner
+    stop_event: threading.Event
+    failure: FailureEvent
+    release: Callable[[], Any]
+    actors: dict[Connection, int] = field(default_factory=dict)
+    had_actors: bool = False
 
     def run(self) -> None:
         """Listen until asked to stop; after an error, until the last actor has gone."""
         try:
-            self.counts.arrays[LISTENING][0] = 1
+            self.representative.counts.arrays[LISTENING][0] = 1
             asked_at: float | None = None
             while True:
                 if self._is_over and asked_at is None:
@@ -215,7 +282,7 @@ class Poller:
         except BaseException as error:
             self.failure.fail(error)
         finally:
-            self.counts.arrays[LISTENING][0] = 0
+            self.representative.counts.arrays[LISTENING][0] = 0
             for channel in self.actors:
                 channel.close()
             self.server.close()
@@ -242,15 +309,13 @@ class Poller:
         except (OSError, EOFError):  # it has hung up, or died, perhaps in the middle of a message
             del self.actors[channel]
             channel.close()
-            with self.lock:
-                self.representative.agent.replay_buffer.stop_current_episode(index)
-            return
+            kind = "stop_episode"
         if kind == "rows":
-            with self.lock:
+            with self.representative.lock:
                 if not self.representative.over.is_set():
                     self._store(index, content)
         elif kind == "stop_episode":
-            with self.lock:
+            with self.representative.lock:
                 self.representative.agent.replay_buffer.stop_current_episode(index)
         else:
             send(channel, self._answer(kind, content))
@@ -284,17 +349,13 @@ def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":
         server.bind(b"")  # the kernel finds a free name
-        remove: Callable[[], Any] = _nothing_to_remove
+        remove: Callable[[], Any] = int  # there is nothing to remove
     else:
         folder = tempfile.mkdtemp(prefix="pl_")
         remove = weakref.finalize(server, _remove_folder, folder, os.getpid())
         server.bind(os.path.join(folder, "actors"))
     server.listen(n_actors)
     return server, server.getsockname(), remove
-
-
-def _nothing_to_remove() -> None:
-    """The address is in no file system."""
 
 
 def _remove_folder(folder: str, owner: int) -> None:

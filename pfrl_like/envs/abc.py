@@ -49,8 +49,7 @@ class ABC(Env):
         self.action_space: spaces.Space[Any] = (
             spaces.Discrete(size) if discrete else spaces.Box(-1.0, 1.0, shape=(size,), dtype=np.float32)
         )
-        self._state = 0
-        self._shift = 0
+        self._state = self._shift = 0
         self._rng: Any = None
 
     def seed(self, seed: int) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 
 Bits = NDArray[np.float32]
@@ -35,9 +36,7 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         self.n_bits = n_bits
         self.max_steps = n_bits if max_steps is None else max_steps
         self.terminates = terminates
-        for name in ("n_bits", "max_steps"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        check_counts(n_bits=n_bits, max_steps=self.max_steps)
         bits = spaces.Box(0.0, 1.0, (n_bits,), np.float32)
         self.observation_space: spaces.Space[Any] = spaces.Dict(
             {OBSERVATION: bits, ACHIEVED_GOAL: bits, DESIRED_GOAL: bits}

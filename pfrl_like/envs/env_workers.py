@@ -2,8 +2,6 @@
 
 import contextlib
 import logging
-import random
-import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.env import mend_gym, reset_values, seed_env
+from pfrl_like.envs.env_states import restore_between_episodes, state_between_episodes
+from pfrl_like.envs.episode_tape import EpisodeTape
 from pfrl_like.envs.vector_stream import Rows
 from pfrl_like.errors import WorkerError
 from pfrl_like.processes import WaitingEnd, Workers
 from pfrl_like.processes.shared_arrays import Layout, SharedArrays
 from pfrl_like.utils.env_values import space_kind
+from pfrl_like.utils.random_seed import set_random_seed
 
 #: Why nobody knows how the episode of an environment came about that was made again.
 REPLACED = "its worker has been replaced"
@@ -140,7 +141,8 @@ def serve_env(
             and, of a worker that replaces another, how many had been replaced. Such a one seeds its environment, too.
         num_envs: How many environments there are.
     """
-    seed = _seed_global_streams(entropy)
+    of_streams, seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
+    set_random_seed(of_streams)
     env = make_env()
     mend_gym(env)
     try:
@@ -192,8 +194,6 @@ class _Answers:
             self._seed = seed
 
     def record(self, _: None) -> None:
-        from pfrl_like.envs.episode_tape import EpisodeTape  # for few runs, and it needs torch
-
         if self._tape is None:
             self._env = self._tape = EpisodeTape(self._env, alone=True, num_envs=self._num_envs)
 
@@ -210,16 +210,12 @@ class _Answers:
         return arrival._replace(obs=self._shared.put(self._index, arrival.obs)) if arrival.exact else arrival
 
     def state_between_episodes(self, _: None) -> Any:
-        from pfrl_like.envs.env_states import state_between_episodes  # for few runs, and it needs torch
-
         try:
             return state_between_episodes(self._env, alone=True)
         except Exception as error:  # of code of the user's
             return f"{error!r:.200}"
 
     def restore_between_episodes(self, state: Any) -> str:
-        from pfrl_like.envs.env_states import restore_between_episodes  # for few runs, and it needs torch
-
         try:
             restore_between_episodes(self._env, state, alone=True)
         except ValueError as error:
@@ -232,16 +228,6 @@ class _Answers:
         except Exception:  # it holds what no other process can have
             packed = cloudpickle.dumps(None)
         return packed
-
-
-def _seed_global_streams(entropy: Sequence[int]) -> int:
-    """Seed them; returns a further seed."""
-    seed, further = map(int, np.random.SeedSequence(entropy).generate_state(2))
-    random.seed(seed)
-    np.random.seed(seed)
-    if "torch" in sys.modules:
-        sys.modules["torch"].manual_seed(seed)
-    return further
 
 
 class EnvWorkers(Workers):

@@ -13,8 +13,8 @@ import numpy as np
 from pfrl_like.envs.env_states import EnvLayers, EnvState, can_be_left, check_taken, goes_on, restore_env
 from pfrl_like.random_streams.streams import GlobalDraws, GlobalStreams, Streams, kept_states, plain_state
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
-from pfrl_like.utils.env_values import own_copy, reset_values
-from pfrl_like.utils.plain_values import from_json, many_from_json, many_to_json, to_json
+from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
+from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
 
 _RESET = object()
 _NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # of which nobody needs a copy
@@ -23,7 +23,10 @@ _MOST = 64  # steps that may
 #: Bytes that the actions of the episodes that run may take, in memory or in a file: a million of a few numbers each.
 _ROOM_FOR_ACTIONS = 192 << 20
 _TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
-_WAY_OUT = "what they depend on has to be in random streams that can be reached, or in get_state() and set_state(state)"
+_OTHERWISE = (
+    "other observations, rewards or ends of episodes came of the same actions; what they depend on has to be in random "
+    "streams that can be reached, or in get_state() and set_state(state)"
+)
 
 
 class Arrival(NamedTuple):
@@ -42,7 +45,7 @@ class Arrival(NamedTuple):
     reason: str
 
 
-class EpisodeTape:
+class EpisodeTape(Forwarding):
     """Records how an environment's episode came about, and repeats it in an environment that was made the same way.
 
     An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, gives its
@@ -157,7 +160,7 @@ class EpisodeTape:
             state: What `saved_state` gave.
 
         Raises:
-            ValueError: If it is no such state.
+            KeyError, TypeError, ValueError: If it is no such state.
         """
         streams = GlobalStreams.now()
         arrival = Arrival(None, {}, False, "")
@@ -166,8 +169,6 @@ class EpisodeTape:
                 return arrival._replace(reason=str(state["reason"]))
             arrival = self._taken_up(state) if state["way"] == "state" else self._repeated(state)
             return arrival
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"it is no state of an environment: {error!r:.200}") from error
         finally:
             if not (self._alone and arrival.exact):
                 streams.restore()
@@ -227,7 +228,7 @@ class EpisodeTape:
         return Arrival(obs, info, True, "")
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
-        actions, options = many_from_json(state["actions"]), from_json(state["options"])
+        actions, options = from_json(state["actions"]), from_json(state["options"])
         in_steps, at_resets = map(kept_states, state["draws"])
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, left = set(state["resets"]), iter(actions)
@@ -250,20 +251,13 @@ class EpisodeTape:
                     self.step(action)
             self._digest()
             if self._sums != wanted:
-                raise ValueError(
-                    f"other observations, rewards or ends of episodes came of the same actions; {_WAY_OUT}"
-                )
+                raise ValueError(_OTHERWISE)
             self._own_streams().restore(own)
         except Exception as error:
             return Arrival(None, {}, False, f"the environment did not come to where it was: {error!r:.300}")
         finally:
             self._most = most
         return Arrival(self._last, self.info, True, "")
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.env, name)
 
 
 def taped(envs: Sequence[Any]) -> list[Any]:

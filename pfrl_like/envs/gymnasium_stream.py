@@ -1,5 +1,6 @@
-"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways."""
+"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways; any as a stream."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,15 +12,14 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 from pfrl_like.envs.episode_tape import taped
 from pfrl_like.envs.vector_stream import (
     BoolArray,
+    PfrlStream,
     VectorObs,
     VectorStep,
     VectorStream,
     as_bools,
     as_rewards,
-    innermost,
     merge_masks,
     merge_rows,
-    not_recorded,
     restore_layers,
     saved_layers,
 )
@@ -75,9 +75,7 @@ class GymnasiumStream(VectorStream):
 
     def begin(self, end: Any) -> VectorObs:
         """Begin new episodes where `end`."""
-        end = as_bools(end, self.num_envs, "end")
-        if np.count_nonzero(self._must_begin > end):
-            raise ValueError(f"end is {end}, but these episodes have ended: {self._must_begin}")
+        end = self._checked(end, self._must_begin)
         active = self._all_active
         if np.count_nonzero(end):
             to_reset = end if self.mode is AutoresetMode.DISABLED else end & ~self._ended
@@ -91,14 +89,14 @@ class GymnasiumStream(VectorStream):
 
     def record(self) -> None:
         """Record from now on how episodes come about, if the environments are in this process."""
-        self._sync = innermost(self.env) if isinstance(innermost(self.env), gymnasium.vector.SyncVectorEnv) else None
-        if self._sync is not None:
+        if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
+            self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
         """How the environments came to where they are, in plain values."""
         if self._sync is None:
-            return {"episodes": None, "way": "unknown", "reason": not_recorded(innermost(self.env))}
+            return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
         return {
             "episodes": [tape.saved_state() for tape in self._sync.envs], "layers": saved_layers(self.env),
@@ -110,7 +108,7 @@ class GymnasiumStream(VectorStream):
         """Let the environments come to where they were."""
         sync = self._sync
         if state["episodes"] is None or sync is None:
-            return [not_recorded(innermost(self.env))]
+            return [self.not_recorded]
         arrivals = [tape.restore_state(told) for tape, told in zip(sync.envs, state["episodes"], strict=True)]
         reasons = restore_layers(self.env, arrivals, state["layers"])
         if not reasons:
@@ -201,3 +199,28 @@ def _row(space: Any, obs: Any, index: int) -> Any:
     if kind == "tuple":
         return tuple(_row(part, item, index) for part, item in zip(space.spaces, obs, strict=True))
     return obs[index]
+
+
+def as_vector_stream(env: Any) -> VectorStream:
+    """Give a vector environment the form of a `VectorStream`.
+
+    Args:
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
+            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+
+    Raises:
+        TypeError: If it is none of these.
+        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
+    """
+    if isinstance(env, VectorStream):
+        return env
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return GymnasiumStream(env)
+    has_methods = callable(getattr(env, "step", None)) and callable(getattr(env, "reset", None))
+    of_gym: Any = getattr(sys.modules.get("gym.vector"), "VectorEnv", ())
+    if isinstance(env, of_gym) or not has_methods or not hasattr(env, "num_envs"):
+        raise TypeError(
+            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
+            "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
+        )
+    return PfrlStream(env)

@@ -16,7 +16,7 @@ from pfrl_like.envs.env_workers import REPLACED, EnvWorkers, SharedObservations
 from pfrl_like.envs.vector_stream import check_action_count, cut_step, join_steps, seed_list, skip_mask
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes.worker import sendable
-from pfrl_like.utils.checks import check_counts, check_seconds
+from pfrl_like.utils.checks import check_choice, check_counts, check_seconds
 
 Answers = TypeVar("Answers")
 
@@ -67,8 +67,7 @@ class MultiprocessVectorEnv(VectorEnv):
     ) -> None:
         if len(env_fns) == 0:
             raise ValueError("env_fns is empty, expected at least one function that makes an environment")
-        if on_worker_failure not in ("raise", "restart"):
-            raise ValueError(f'on_worker_failure is {on_worker_failure!r}, expected "raise" or "restart"')
+        check_choice("on_worker_failure", on_worker_failure, ("raise", "restart"))
         check_counts(least=0, max_restarts=max_restarts)
         check_seconds(optional=True, step_timeout=step_timeout)
         self.num_envs = len(env_fns)

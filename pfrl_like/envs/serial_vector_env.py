@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pfrl_like.env import VectorEnv, mend_gym, reset_values, seed_env
+from pfrl_like.envs.episode_tape import taped
 from pfrl_like.envs.vector_stream import check_action_count, join_steps, seed_list, skip_mask
 from pfrl_like.processes.supervisor import close_all
 
@@ -89,8 +90,6 @@ class SerialVectorEnv(VectorEnv):
 
     def record(self) -> None:
         """Record from now on how episodes come about."""
-        from pfrl_like.envs.episode_tape import taped  # for few runs, and it needs torch
-
         self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`VectorStream`: the one form in which several environments reach the agent, and the values that they exchange."""
+"""`VectorStream`: the one form in which several environments reach the agent; `PfrlStream`, those of PFRL's form."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -10,15 +10,10 @@ from numpy.typing import NDArray
 
 from pfrl_like.envs.env_states import is_resumable, layers_of
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.env_values import own_copy, reset_values
 
 #: What every vector wrapper of gymnasium or ours has.
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
-
-
-def innermost(env: Any) -> Any:
-    """The vector environment below all wrappers."""
-    *_, found = layers_of(env)
-    return found
 
 
 def saved_layers(env: Any) -> list[Any]:
@@ -46,11 +41,6 @@ def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[s
         elif {name.lstrip("_") for name in vars(layer)} - _COMMON:
             reasons.append(f"nothing is known of what {type(layer).__name__} remembers")
     return reasons
-
-
-def not_recorded(env: Any) -> str:
-    """What to say of a vector environment that cannot be recorded."""
-    return f"nobody knows how the episodes in a {type(env).__name__} come about"
 
 
 BoolArray = NDArray[np.bool_]
@@ -101,6 +91,8 @@ class VectorStream(ABC):
         num_envs: The number k of environments in it.
         observation_space: That of one environment, None if unknown.
         action_space: That of one environment, None if unknown.
+        innermost: The vector environment below all wrappers.
+        not_recorded: What to say if that cannot be recorded.
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
@@ -108,6 +100,8 @@ class VectorStream(ABC):
         self.num_envs = int(env.num_envs)
         self.observation_space = observation_space
         self.action_space = action_space
+        *_, self.innermost = layers_of(env)
+        self.not_recorded = f"nobody knows how the episodes in a {type(self.innermost).__name__} come about"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
         self._all_active.flags.writeable = False  # handed out at every step
 
@@ -162,6 +156,13 @@ class VectorStream(ABC):
     def close(self) -> None:
         """Close the vector environment."""
         self.env.close()
+
+    def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
+        """The episodes that are over, of which those that have ended must be some."""
+        over = as_bools(end, self.num_envs, "end")
+        if np.count_nonzero(ended > over):
+            raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
+        return over
 
 
 def merge_masks(rows: BoolArray, mask: BoolArray | None, other: BoolArray | None) -> BoolArray | None:
@@ -295,3 +296,116 @@ def _as_int(seed: Any) -> int:
         return operator.index(seed)
     except TypeError:
         raise TypeError(f"seeds holds {seed!r} ({type(seed).__name__}), expected integers") from None
+
+
+class PfrlStream(VectorStream):
+    """A vector environment with `step(actions)` of four or five values and `reset(mask)`.
+
+    It may return the same arrays every time: they are copied.
+    """
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env, getattr(env, "observation_space", None), getattr(env, "action_space", None))
+        self._obs: Any = None
+        self._recorded = False
+        self._mask: BoolArray | None = None
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+
+    def reset(self) -> VectorObs:
+        """Start an episode in every environment."""
+        self._obs, infos = self._reset_values(self.env.reset())
+        self._mask = self._action_mask(infos)
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        return VectorObs(self._obs, self._all_active, self._mask)
+
+    def step(self, actions: Any) -> VectorStep:
+        """Act in every environment."""
+        result = self.env.step(actions)
+        if not isinstance(result, tuple | list) or len(result) not in (4, 5):
+            came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+            raise EnvError(f"the vector environment's step returned {came}, expected 4 or 5")
+        obs, infos = result[0], result[-1]
+        if len(infos) != self.num_envs or isinstance(infos, Mapping):
+            raise EnvError(f"infos is a {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
+        terminated = as_bools(result[2], self.num_envs, "done")
+        if len(result) == 5:
+            truncated = as_bools(result[3], self.num_envs, "truncated")
+        else:
+            truncated = self._flags(infos, "TimeLimit.truncated")
+            terminated &= ~truncated
+        self._obs = self._stacked(obs)
+        self._mask = None
+        if any(infos):
+            self._mask = self._action_mask(infos)
+            truncated |= self._flags(infos, "needs_reset")
+        self._ended = terminated | truncated
+        reward = as_rewards(result[1], self.num_envs)
+        return VectorStep(self._obs, reward, terminated, truncated, self._all_active, self._mask, infos)
+
+    def begin(self, end: Any) -> VectorObs:
+        """Begin new episodes where `end`."""
+        end = self._checked(end, self._ended)
+        if np.count_nonzero(end):
+            self._obs, infos = self._reset_values(self.env.reset(~end))
+            self._mask = merge_masks(end, self._action_mask(infos), self._mask)
+            self._ended = np.zeros(self.num_envs, dtype=np.bool_)
+        return VectorObs(self._obs, self._all_active, self._mask)
+
+    def record(self) -> None:
+        """Record from now on how episodes come about, if the environment can."""
+        self._recorded = is_resumable(self.innermost)
+        if self._recorded:
+            self.innermost.record()
+
+    def saved_state(self) -> dict[str, Any]:
+        """How the environments came to where they are, in plain values."""
+        if not self._recorded:
+            return {"env": None, "way": "unknown", "reason": self.not_recorded}
+        told = {"env": self.innermost.saved_state(), "layers": saved_layers(self.env)}
+        return told | {"ended": self._ended.tolist()}
+
+    def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
+        """Let the environments come to where they were."""
+        if state["env"] is None or not self._recorded:
+            return [self.not_recorded]
+        arrivals = self.innermost.restore_state(state["env"])
+        reasons = restore_layers(self.env, arrivals, state["layers"])
+        if not reasons:
+            self._obs = self._stacked(self.env.last_obs)
+            self._mask = self._action_mask([arrival.info for arrival in arrivals])
+            self._ended = as_bools(state["ended"], self.num_envs, "ended")
+        return reasons
+
+    def _reset_values(self, result: Any) -> tuple[Any, Sequence[Mapping[str, Any]]]:
+        infos = result[1] if type(result) is tuple and len(result) == 2 else None
+        if isinstance(infos, list) and len(infos) == self.num_envs and all(isinstance(info, dict) for info in infos):
+            return self._stacked(result[0]), infos
+        if len(result) != self.num_envs:
+            raise EnvError(f"reset returned {len(result)} observations, expected {self.num_envs}")
+        obs = self._stacked(result)
+        if isinstance(obs, np.ndarray):
+            return obs, ()
+        pairs = [reset_values(one) for one in obs]  # PFRL's own classes leave (obs, info) of gymnasium together
+        return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
+
+    def _stacked(self, obs: Any) -> Any:
+        if len(obs) != self.num_envs:
+            raise EnvError(f"obs has length {len(obs)}, expected one for each of {self.num_envs} environments")
+        return obs.array if type(obs) is Rows else own_copy(obs)
+
+    def _flags(self, infos: Sequence[Mapping[str, Any]], key: str) -> BoolArray:
+        if not any(infos):
+            return np.zeros(self.num_envs, dtype=np.bool_)
+        return np.array([bool(info) and bool(info.get(key, False)) for info in infos], dtype=np.bool_)
+
+    def _action_mask(self, infos: Sequence[Mapping[str, Any]]) -> BoolArray | None:
+        masks: BoolArray | None = None
+        if not any(infos):
+            return None
+        for index, info in enumerate(infos):
+            mask = info.get("action_mask") if info else None
+            if mask is not None:
+                if masks is None:
+                    masks = np.ones((self.num_envs, len(mask)), dtype=np.bool_)
+                masks[index] = mask
+        return masks

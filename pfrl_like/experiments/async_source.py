@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pfrl_like.errors import AsyncTrainingError
-from pfrl_like.experiments.async_worker import Counters, Job, work
+from pfrl_like.experiments.async_worker import Job, work
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.sources import stop_episode
 from pfrl_like.loggers import TensorBoardLogger
@@ -26,9 +26,7 @@ class AsyncWorkers:
     """Processes that train, seen from the one that started them.
 
     Args:
-        job: What they do.
-        counters: What they share.
-        processes: How many there are.
+        job: What they do; there is one for each of its seeds.
         stop_event: Ends training when it is set; None for none.
         exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
         logger: Gets a line for every score.
@@ -45,8 +43,6 @@ class AsyncWorkers:
     def __init__(
         self,
         job: Job,
-        counters: Counters,
-        processes: int,
         stop_event: Any,
         exception_event: Any,
         logger: logging.Logger,
@@ -54,7 +50,7 @@ class AsyncWorkers:
         grace: float,
         step_timeout: float | None,
     ) -> None:
-        self.counters, self.logger, self.grace, self.step_timeout = counters, logger, grace, step_timeout
+        self.counters, self.logger, self.grace, self.step_timeout = job.counters, logger, grace, step_timeout
         self.stop_event, self.exception_event = stop_event, exception_event
         self.tensorboard: TensorBoardLogger | None = None
         self.statistics: list[tuple[str, Any]] | None = None
@@ -63,8 +59,7 @@ class AsyncWorkers:
         self._failures: dict[int | str, Failure] = {}
         self._signs: dict[int, Any] = {}  # of life, seen last
         self._countdowns: dict[int, Countdown] = {}  # since then
-        arguments = [(job, counters)] * processes
-        self.workers = Workers(work, arguments, start_method=start_method, name="actor")
+        self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Wait for news, a moment at most; steps that others have made are counted."""
@@ -200,7 +195,7 @@ class SharedAgent:
     """
 
     def __init__(self, agent: Any, source: AsyncWorkers) -> None:
-        self.agent, self.source = agent, source
+        self.shared, self.source = agent, source  # its own counters are not those of the processes
 
     def save(self, dirname: str) -> None:
         """Save the agent with what the processes have learnt up to now, at the step that they have come to.
@@ -208,30 +203,29 @@ class SharedAgent:
         What they do not share, such as running means, becomes that of process 0 at the end of its last episode.
         """
         if self.source.state is not None:
-            self.agent.restore_state(self.source.state)
-            stop_episode(self.agent)  # the running one is process 0's, and ends with it
-        getattr(self.agent, "sync_parameters", lambda: None)()
-        if hasattr(self.agent, "t"):
-            self.agent.t = self.source.counters.steps_begun
-        self.agent.save(dirname)
+            self.shared.restore_state(self.source.state)
+            stop_episode(self.shared)  # the running one is process 0's, and ends with it
+        getattr(self.shared, "sync_parameters", lambda: None)()
+        if hasattr(self.shared, "t"):
+            self.shared.t = self.source.counters.steps_begun
+        self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Those of process 0, of the agent itself before these have come."""
-        return statistics_of(self.agent) if self.source.statistics is None else self.source.statistics
+        return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
     """An agent that shares nothing: what process 0 leaves when it ends.
 
     Args:
-        agent: The agent of this process, which does not learn; None if there is none.
         source: The processes.
         folder: Where process 0 saves its own.
         logger: Told if process 0 could not save.
     """
 
-    def __init__(self, agent: Any, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
-        self.agent, self.source, self.folder, self.logger = agent, source, folder, logger
+    def __init__(self, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
+        self.source, self.folder, self.logger = source, folder, logger
 
     def save(self, dirname: str) -> None:
         """End all processes, and copy what process 0 has saved."""

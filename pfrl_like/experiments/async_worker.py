@@ -55,6 +55,7 @@ class Job:
     """What every process is told.
 
     Attributes:
+        counters: Shared with the other processes.
         make_env: Called as (process index, test=).
         make_agent: Called as (process index); None if `agent` is given.
         agent: The agent itself, of which every process has a copy.
@@ -71,6 +72,7 @@ class Job:
         outcome: Folder where process 0 saves its agent at the end, which nobody else has; empty for none.
     """
 
+    counters: Counters
     make_env: Callable[..., Any]
     make_agent: Callable[[int], Any] | None
     agent: Any
@@ -91,14 +93,12 @@ class SharedClock(Clock):
     """The clock of one process: `t` is the number that its latest step has among those of all.
 
     Args:
-        counters: Shared with the other processes.
-        steps: Step at which training ends.
-        step_offset: Step at which it starts.
+        job: What the process is told.
     """
 
-    def __init__(self, counters: Counters, steps: int, step_offset: int) -> None:
-        super().__init__(steps, step_offset)
-        self.counters = counters
+    def __init__(self, job: Job) -> None:
+        super().__init__(job.steps, job.step_offset)
+        self.counters = job.counters
 
     @property
     def done(self) -> bool:
@@ -135,7 +135,7 @@ class AsyncSource(SerialSource):
         return super().tick(clock) if clock.take_step() else ()
 
 
-def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
+def work(channel: WaitingEnd, index: int, job: Job) -> None:
     """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
 
     So is ("evaluation", t, (statistics of the agent, of the returns, of the environment)), if that is asked for.
@@ -147,15 +147,15 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
         channel: Where.
         index: Which process this is.
         job: What it is told.
-        counters: Shared with the other processes.
     """
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
+    counters = job.counters
     counters.beat(index)
     env = job.make_env(index, test=False)
     counters.beat(index)
     opened = [env]
-    clock = SharedClock(counters, job.steps, job.step_offset)
+    clock = SharedClock(job)
 
     def report(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
@@ -187,12 +187,14 @@ def work(channel: WaitingEnd, index: int, job: Job, counters: Counters) -> None:
         if job.evaluator is not None and index == 0:
             opened.append(job.make_env(index, test=True))
             told: dict[str, Any] = {"logger": logging.getLogger(__name__), "hooks": [lambda _: counters.beat(0)]}
-            evaluator = Evaluator(agent, opened[-1], **job.evaluator(), **told)
+            evaluator = Evaluator(agent, opened[-1], **job.evaluator() | told)
             if job.tells_evaluations:
                 evaluator.evaluation_hooks = [*evaluator.evaluation_hooks, tell_of_evaluation]
             opened.append(evaluator)
             callbacks.append(_evaluation(Evaluation(evaluator, agent, job.successful_score, False), channel))
-        with _saved_in(job.outcome if index == 0 else "", agent, counters), _profiled(job.profile, index):
+        saves = job.outcome and index == 0 and hasattr(agent, "save")
+        saved = _saved_in(job.outcome, agent, counters) if saves else contextlib.nullcontext()
+        with saved, _profiled(job.profile, index):
             run(AsyncSource(agent, env, job.max_episode_len), clock, callbacks)
             tell_of_agent()
 
@@ -233,12 +235,10 @@ def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        if folder:
-            with contextlib.suppress(Exception):
-                save()
+        with contextlib.suppress(Exception):
+            save()
         raise
-    if folder and hasattr(agent, "save"):
-        save()
+    save()
 
 
 @contextlib.contextmanager

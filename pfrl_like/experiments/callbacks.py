@@ -47,17 +47,12 @@ class EpisodeLog:
         self.agent, self.loggers, self.logger, self.outdir = agent, loggers, logger, outdir
 
     def __call__(self, clock: Clock) -> None:
-        if not clock.ended:
-            return
-        first = clock.episodes - len(clock.ended)
-        for i, episode in enumerate(clock.ended):
-            metrics = {"episode": first + i, "return": episode.total_reward, "length": episode.length}
+        for number, each in enumerate(clock.ended, clock.episodes - len(clock.ended)):
+            metrics = {"episode": number, "return": each.total_reward, "length": each.length}
             for logger in self.loggers:
                 logger.log(clock.t, metrics)
             if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
-                self.logger.info(
-                    "outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, first + i, episode.total_reward
-                )
+                self.logger.info("outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, number, each.total_reward)
                 self.logger.info("statistics:%s", statistics_of(self.agent))
 
 
@@ -201,7 +196,9 @@ class Progress:
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
         self.last_words, self.waits = last_words, waits
         self.is_terminal = self.stream.isatty()
-        self.full, self.empty = "█░" if _can_draw("█░", self.stream) else "#-"
+        encoding = getattr(self.stream, "encoding", None) or "utf-8"
+        can_draw = "█░".encode(encoding, "ignore").decode(encoding) == "█░"
+        self.full, self.empty = ("█", "░") if can_draw else ("#", "-")
         self.interval = 0.2 if self.is_terminal else 10.0
         self.returns: collections.deque[float] = collections.deque(maxlen=20)
         self.started = self.shown = self.now()
@@ -286,14 +283,6 @@ def _shortened(parts: Mapping[str, str], room: int) -> str:
             break
         kept.pop(name, None)
     return _SEPARATOR.join(kept.values())[: max(room, 0)]
-
-
-def _can_draw(signs: str, stream: TextIO) -> bool:
-    try:
-        signs.encode(getattr(stream, "encoding", None) or "utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _duration(seconds: float) -> str:

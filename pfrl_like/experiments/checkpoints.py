@@ -108,8 +108,8 @@ class Checkpoints:
         keep: Checkpoints that stay, of which each can be gone on from; None keeps all agents, and what else the newest
             two need.
         critical: Gives a context in which nothing is broken off.
-        since: Step of the checkpoint that training went on from; None if it began.
-        references: The files of buffers that belong to that checkpoint.
+        goes_on_from: The checkpoint that training went on from, with its step `t` and `references`, the files of
+            buffers that belong to it; None if it began.
     """
 
     def __init__(
@@ -123,16 +123,15 @@ class Checkpoints:
         at_end: bool,
         keep: int | None = None,
         critical: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
-        since: int | None = None,
-        references: Mapping[str, Any] | None = None,
+        goes_on_from: Any = None,
     ) -> None:
         self.agent, self.interval, self.outdir, self.at_end = agent, interval, outdir, at_end
         self.writes, self.logger = writes, writes.logger
         self.state = state if hasattr(agent, "save") else None
         self.keep, self.critical = keep, critical
-        self._references: dict[str, Any] = dict(references or {})
+        self._references: dict[str, Any] = dict(goes_on_from.references) if goes_on_from is not None else {}
         self._references_of: dict[str, Mapping[str, Any]] = {}
-        self._saved_t = since
+        self._saved_t = goes_on_from.t if goes_on_from is not None else None
         self._name = ""  # of the last one
         self._next = 0  # before this step nothing is due
 
@@ -186,11 +185,11 @@ class Checkpoints:
             make_directory(run)  # tells from now on that there is to be more than an agent
             with synced_together():
                 self._sync_tables()
-                found = find_buffers(self.agent, self.state.source)
-                state = self.state.saved(clock, found.unsaved)
+                buffers, unsaved = find_buffers(self.agent, self.state.source)
+                state = self.state.saved(clock, unsaved)
                 references = {
                     name: buffer.save_increment(os.path.join(self.outdir, BUFFERS, name), self._references.get(name))
-                    for name, buffer in found.buffers.items()
+                    for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
                 if not has_manifest(path):  # an agent of the user's own

@@ -230,19 +230,18 @@ class EpochRunner:
 
     def _make_evaluator(self, stack: ExitStack, t: int) -> Evaluator:
         algorithm = self.algorithm
-        limit = algorithm.max_eval_path_length
-        make = stack.enter_context(evaluating(
-            algorithm.agent, self.env, self.eval_env, self.outdir, n_steps=None, n_episodes=self.eval_n_episodes,
-            eval_interval=sys.maxsize, logger=self.logger,
-            max_episode_len=algorithm.max_path_length if limit is None else limit,
-        ))  # fmt: skip
-        self._evaluator = make(t)
+        given = {
+            "agent": algorithm.agent, "eval_env": self.eval_env, "eval_n_steps": None, "outdir": self.outdir,
+            "eval_n_episodes": self.eval_n_episodes, "eval_interval": sys.maxsize, "logger": self.logger,
+            "eval_max_episode_len": algorithm.max_eval_path_length,
+        }  # fmt: skip
+        self._evaluator = stack.enter_context(evaluating(given, self.env, algorithm.max_path_length))(t)
         return self._evaluator
 
-    def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger]) -> list[Callback]:
-        self._table = CSVLogger(os.path.join(self.outdir, EPOCHS.name), append=self.epoch > 0)
+    def _make_logs(self, stack: ExitStack, sinks: Sequence[MetricsLogger], directory: str) -> list[Callback]:
+        self._table = CSVLogger(os.path.join(directory, EPOCHS.name), append=self.epoch > 0)
         stack.callback(self._table.close)
-        return [EpisodeLog(self.algorithm.agent, sinks, self.logger, self.outdir)]
+        return [EpisodeLog(self.algorithm.agent, sinks, self.logger, directory)]
 
     def _end_epoch(self, clock: Clock) -> None:
         algorithm, score = self.algorithm, None

@@ -128,15 +128,12 @@ def _counted(
     if n_steps is None:
         assert n_episodes is not None
         return in_order[:n_episodes] if len(in_order) >= n_episodes else None
-    ends = list(itertools.accumulate(steps for _, steps in in_order))
-    whole = [episode for episode, end in zip(in_order, ends, strict=True) if end <= n_steps]
-    if ends and ends[-1] >= n_steps:
-        return whole or in_order[:1]
-    oldest = np.flatnonzero(number == len(in_order))
-    running = int(source.length[oldest[0]]) if len(oldest) else 0
-    if (ends[-1] if ends else 0) + running < n_steps:
+    running = [(float(source.total_reward[i]), int(source.length[i])) for i in np.flatnonzero(number == len(in_order))]
+    ends = list(itertools.accumulate(steps for _, steps in in_order + running))
+    if not ends or ends[-1] < n_steps:
         return None
-    return whole or [(float(source.total_reward[oldest[0]]), running)]
+    whole = [episode for episode, end in zip(in_order, ends, strict=False) if end <= n_steps]
+    return whole or (in_order + running)[:1]
 
 
 def eval_performance(
@@ -240,11 +237,9 @@ class Evaluator:
         env_choice: str = "eval_env given",
         hooks: Sequence[Callback] = (),
     ) -> None:
+        check_counts(eval_interval=eval_interval)
         check_arguments(locals(), "eval_mode")
         check_extent(n_steps=n_steps, n_episodes=n_episodes)
-        check_counts(eval_interval=eval_interval)
-        check_counts(least=0, step_offset=step_offset)
-        check_counts(optional=True, max_episode_len=max_episode_len)
         self.agent, self.env = agent, env
         self.n_steps, self.n_episodes, self.eval_interval = n_steps, n_episodes, eval_interval
         self.outdir = check_directory(outdir)
@@ -415,26 +410,46 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
+#: Arguments of runners, and what those of `Evaluator` are called.
+_OF_EVALUATOR = {
+    **{name: name for name in ("eval_interval", "evaluation_hooks", "save_best_so_far_agent", "use_tensorboard")},
+    **{f"eval_{name}": name for name in ("n_steps", "n_episodes", "success_threshold")},
+    "logger": "logger",
+    "outdir": "outdir",
+}
+
+
+def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> dict[str, Any]:
+    """The arguments of `Evaluator` among those of a runner.
+
+    Args:
+        given: The runner's.
+        max_episode_len: Steps after which an episode is cut off in training, and without another limit in evaluation.
+    """
+    limit = given.get("eval_max_episode_len")
+    options = {name: given[of_runner] for of_runner, name in _OF_EVALUATOR.items() if of_runner in given}
+    return options | {"max_episode_len": max_episode_len if limit is None else limit}
+
+
 @contextlib.contextmanager
 def evaluating(
-    agent: Any, env: Any, eval_env: Any, outdir: str | os.PathLike[str], vector: bool = False, **options: Any
+    given: Mapping[str, Any], env: Any, max_episode_len: int | None = None, *, vector: bool = False
 ) -> Iterator[Callable[[int], Evaluator]]:
     """Within it a runner has its directory, an environment to evaluate in, and what makes the evaluator.
 
     Args:
-        agent: The agent.
-        env: Environment that it is trained in.
-        eval_env: The user's choice of another one, or None.
-        outdir: Run directory.
+        given: The runner's arguments.
+        env: Environment that the agent is trained in.
+        max_episode_len: As of `evaluator_options`.
         vector: Whether `env` is a vector environment.
-        **options: Further arguments of `Evaluator`.
 
     Returns:
         What makes it, called with the step at which training starts.
     """
-    own_env, choice = choose_eval_env(env, eval_env, vector=vector)
-    with owned(check_directory(outdir)), own_env as chosen:
-        yield lambda t: Evaluator(agent, chosen, outdir=outdir, step_offset=t, env_choice=choice, **options)
+    own_env, choice = choose_eval_env(env, given["eval_env"], vector=vector)
+    options = evaluator_options(given, max_episode_len)
+    with owned(check_directory(given["outdir"])), own_env as chosen:
+        yield lambda t: Evaluator(given["agent"], chosen, step_offset=t, env_choice=choice, **options)
 
 
 def check_apart(env: Any, eval_env: Any) -> None:

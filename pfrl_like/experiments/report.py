@@ -30,9 +30,8 @@ def write_report(outdir: str) -> None:
     svg = learning_curve(episodes, scores)
     record = record_of(outdir)
     atomic_write(os.path.join(outdir, "learning_curve.svg"), svg.encode(), durable=False)
-    atomic_write(
-        os.path.join(outdir, "report.html"), _page(svg, record, scores).encode(errors="replace"), durable=False
-    )
+    page = _page(svg, record, scores).encode(errors="replace")
+    atomic_write(os.path.join(outdir, "report.html"), page, durable=False)
 
 
 def learning_curve(episodes: Curve, scores: Curve) -> str:
@@ -116,9 +115,8 @@ def _text(value: object) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key} {item}" for key, item in value.items())
     if isinstance(value, list):
-        return (
-            "; ".join(map(_part, value)) if all(isinstance(item, dict) for item in value) else " ".join(map(str, value))
-        )
+        are_records = all(isinstance(item, dict) for item in value)
+        return "; ".join(map(_part, value)) if are_records else " ".join(map(str, value))
     return str(value)
 
 

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from torch.optim import Optimizer
@@ -40,7 +39,7 @@ class Configuration:
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
-        self._tell = partial(_description, agent, env, buffers_of(agent, source))
+        self._made = agent, env, buffers_of(agent, source)
         self._told = self._tell()
 
     def saved_state(self) -> dict[str, Any]:
@@ -66,6 +65,9 @@ class Configuration:
         if reasons := [*self._otherwise(forms)]:
             raise ValueError(f"it belongs to another environment: {'; '.join(reasons)}")
 
+    def _tell(self) -> dict[str, Any]:
+        return {name: _plain(value) for name, value in _of_all(*self._made)}
+
     def _otherwise(self, told: Mapping[str, Any]) -> Iterator[str]:
         for name, before in told.items():
             if self._told.get(name) != before:
@@ -76,10 +78,6 @@ def told_in(state: Mapping[str, Any]) -> dict[str, Any]:
     """The description in the state of a whole run; empty if there is none."""
     own = state["parts"].get(Configuration.__name__)
     return {} if own is None else dict(from_json(own)["told"])
-
-
-def _description(agent: Any, env: Any, buffers: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in _of_all(agent, env, buffers)}
 
 
 def _of_all(agent: Any, env: Any, buffers: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -270,9 +268,8 @@ def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, wa
             return load(saved)
         except CheckpointError as error:
             problems.append(str(error))
-            logger.log(
-                logging.WARNING if saved.is_checkpoint else logging.INFO, "a checkpoint is passed over: %s", error
-            )
+            level = logging.WARNING if saved.is_checkpoint else logging.INFO
+            logger.log(level, "a checkpoint is passed over: %s", error)
     if problems:
         raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
     return None

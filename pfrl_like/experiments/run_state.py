@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -269,21 +269,14 @@ def _nbytes_of(value: Any) -> int:
     return getattr(value, "nbytes", 0)
 
 
-class Found(NamedTuple):
-    """What can be reached from an agent or a source.
+def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[str]]:
+    """Look for everything that an agent or a source may have stored something in.
 
-    Attributes:
-        buffers: The replay buffers, by names that a folder may have. One that an owner holds itself has the name that
-            it has there, another one that of the attributes on the way to it.
-        unsaved: Why what has been stored cannot be saved: it is in something like a replay buffer, which is none.
+    Returns:
+        The replay buffers, by names that a folder may have: one that an owner holds itself has the name that it has
+        there, another one that of the attributes on the way to it. And why what has been stored cannot be saved: it is
+        in something like a replay buffer, which is none.
     """
-
-    buffers: dict[str, AbstractReplayBuffer]
-    unsaved: list[str]
-
-
-def find_buffers(*owners: Any) -> Found:
-    """Look for everything that an agent or a source may have stored something in."""
     named: dict[str, Any] = {}
     for owner in owners:  # first, so that no way round gives them another name
         for name, value in getattr(owner, "__dict__", {}).items():
@@ -301,12 +294,12 @@ def find_buffers(*owners: Any) -> Found:
         for name, value in named.items()
         if name not in buffers
     ]
-    return Found(buffers, unsaved)
+    return buffers, unsaved
 
 
 def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
     """The replay buffers among it."""
-    return find_buffers(*owners).buffers
+    return find_buffers(*owners)[0]
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:

@@ -1,28 +1,31 @@
 """Checks of what runners are given, before anything is moved or made for a run."""
 
+import inspect
 import logging
 import numbers
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from pfrl_like.experiments.resume import Checkpoint
 from pfrl_like.experiments.run_state import buffers_of
 from pfrl_like.replay_buffers.persistent import PersistentBuffer
 from pfrl_like.runs.run_files import record_of
 from pfrl_like.utils.checks import check_counts, check_flags
 
 
-def check_arguments(arguments: Mapping[str, Any], *methods: str) -> None:
+def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, Any]:
     """Refuse arguments of a runner that are not what their names say; those of other names pass.
 
     Args:
-        arguments: All that the runner was called with: `locals()`, in its first line.
+        arguments: All that the runner was called with: `locals()`, in one of its first lines.
         methods: What its agent must have.
+
+    Returns:
+        The arguments.
 
     Raises:
         TypeError: Naming the argument, what came and what is expected.
-        ValueError: If a number or a choice is out of range, or of `eval_n_steps` and `eval_n_episodes` both or neither
-            are given although there is an evaluation.
+        ValueError: If a number or a choice is out of range, if training would start after its end, or at two steps, or
+            if of `eval_n_steps` and `eval_n_episodes` both or neither are given although there is an evaluation.
     """
     if methods:
         check_has("agent", arguments["agent"], *methods)
@@ -33,12 +36,22 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> None:
         if name in arguments:
             _check_list(name, arguments[name], fits, one, several)
     check_flags(**{name: arguments[name] for name in _FLAGS & arguments.keys()})
-    check_counts(1, True, **{name: arguments[name] for name in _KEPT & arguments.keys()})
+    check_counts(1, True, **{name: arguments[name] for name in _COUNTS & arguments.keys()})
     for name in _ON_FAILURE & arguments.keys():
         if arguments[name] not in ("raise", "warn"):
             raise ValueError(f"{name} is {arguments[name]!r:.80}, expected 'raise' or 'warn'")
     if "eval_n_steps" in arguments and arguments["eval_interval"] is not None:
         check_extent(eval_n_steps=arguments["eval_n_steps"], eval_n_episodes=arguments["eval_n_episodes"])
+    if "step_offset" in arguments:
+        check_counts(0, **{name: arguments[name] for name in ("steps", "step_offset") if name in arguments})
+        _check_start(arguments["step_offset"], arguments.get("steps"), arguments.get("resume", False))
+    return dict(arguments)
+
+
+def handed_on(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+    """Those of a runner's arguments that a function has, too, by their names, and others."""
+    names = inspect.signature(function).parameters
+    return {name: arguments[name] for name in names if name in arguments} | others
 
 
 def check_extent(**extent: int | None) -> None:
@@ -94,12 +107,8 @@ def _or_none(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda given: given is None or fits(given)
 
 
-def _is_event(given: Any) -> bool:
-    return hasattr(given, "is_set") and hasattr(given, "set")
-
-
 _NUMBER = _or_none(_is_number), "a number, or None"
-_EVENT = _or_none(_is_event), "an event, or None"
+_EVENT = _or_none(lambda given: hasattr(given, "is_set") and hasattr(given, "set")), "an event, or None"
 _ENV = "an environment: an object with the methods reset and step"
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "env": (_is_env, _ENV),
@@ -125,7 +134,10 @@ _LISTS: Mapping[str, tuple[Callable[[Any], bool], str, str]] = {
     "evaluation_hooks": _FUNCTIONS,
     "loggers": (lambda given: hasattr(given, "log"), "an object with the method log", "loggers of metrics"),
 }
-_KEPT = {"keep_checkpoints", "keep_snapshots"}
+_COUNTS = {
+    "keep_checkpoints", "keep_snapshots", "checkpoint_freq", "log_interval", "return_window_size", "eval_interval",
+    "max_episode_len", "train_max_episode_len", "eval_max_episode_len",
+}  # fmt: skip
 _ON_FAILURE = {"on_checkpoint_failure", "on_snapshot_failure"}
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
@@ -179,25 +191,15 @@ def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
     return [int(seed) for seed in seeds]
 
 
-def check_run(steps: int, step_offset: int, resume: Any = False, **intervals: int | None) -> None:
-    """Refuse numbers of steps that are none, before anything is written; the runner's names for them are told.
-
-    So is another `resume` than True, False or a checkpoint, and one beside a `step_offset`.
-
-    Raises:
-        TypeError: If one is no integer, or `resume` something else.
-        ValueError: If one is too small, or training would start after its end, or at two steps.
-    """
-    check_counts(least=0, steps=steps, step_offset=step_offset)
-    check_counts(1, True, **intervals)
-    if step_offset > steps:
+def _check_start(step_offset: int, steps: int | None, resume: Any) -> None:
+    if steps is not None and step_offset > steps:
         raise ValueError(
             f"step_offset is {step_offset} and steps is {steps}, expected a step at which training ends that is not "
             "before that at which it starts"
         )
-    if not isinstance(resume, bool | Checkpoint):
+    if not isinstance(resume, bool):
         raise _unfit("resume", resume, "True or False")
-    if resume is True and step_offset:
+    if resume and step_offset:
         raise ValueError(
             f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
             "which step training goes on"

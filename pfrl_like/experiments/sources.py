@@ -1,7 +1,6 @@
 """Sources of the training loop: one environment, or several at once."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,15 +62,7 @@ class SerialSource:
             check_action(self.action_space, action, bounds=False)
         except ValueError as error:
             raise with_chooser(error, agent) from None
-        values = self.env.step(action)
-        if not (
-            type(values) is tuple
-            and len(values) == 5
-            and type(values[2]) is type(values[3]) is bool
-            and type(values[4]) is dict
-        ):
-            values = step_values(values)
-        obs, reward, terminated, truncated, info = values
+        obs, reward, terminated, truncated, info = step_values(self.env.step(action))
         clock.t += 1
         obs = self.obs = obs.copy() if type(obs) is np.ndarray else own_copy(obs)
         check_step(self.observation_space, obs, reward)
@@ -112,12 +103,11 @@ class SerialSource:
             Why it cannot be; nothing if it can.
 
         Raises:
-            ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If it comes from something else.
         """
         self.record()
-        with told_by_source():
-            running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
-            arrival = self.env.restore_state(_NO_EPISODE if state["episode"] is None else state["episode"])
+        running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
+        arrival = self.env.restore_state(_NO_EPISODE if state["episode"] is None else state["episode"])
         self.obs, self.running = None, False
         if not arrival.exact:
             return [arrival.reason]
@@ -224,14 +214,12 @@ class VectorSource:
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
         """As that of `SerialSource`, for all environments: if one cannot go on, new episodes begin in all."""
         self.record()
-        with told_by_source():
-            total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
-            if total_reward.shape != (self.num_envs,) or length.shape != (self.num_envs,):
-                raise ValueError(f"there are {self.num_envs} environments, expected {total_reward.size}")
-            stream = state["stream"]
-            reasons = [_NO_EPISODE["reason"]] if stream is None else self.stream.restore_state(stream)
-            end = None if reasons else np.array(state["end"], np.bool_)
-        self.end = end
+        total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
+        if total_reward.shape != (self.num_envs,) or length.shape != (self.num_envs,):
+            raise ValueError(f"there are {self.num_envs} environments, expected {total_reward.size}")
+        stream = state["stream"]
+        reasons = [_NO_EPISODE["reason"]] if stream is None else self.stream.restore_state(stream)
+        self.end = None if reasons else np.array(state["end"], np.bool_)
         self.total_reward[:], self.length[:] = (0.0, 0) if reasons else (total_reward, length)
         return reasons
 
@@ -253,15 +241,6 @@ class VectorSource:
     def _check(self, obs: Any) -> None:
         check_observations(self.observation_space, obs, self.num_envs)
         check_finite("obs", obs)
-
-
-@contextlib.contextmanager
-def told_by_source() -> Iterator[None]:
-    """Say of what does not fit that it is no state of a source."""
-    try:
-        yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"it is no state of this source: {error!r:.200}") from error
 
 
 def with_chooser(error: ValueError, agent: Any) -> ValueError:

@@ -2,17 +2,16 @@
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_run
+from pfrl_like.experiments.runner_arguments import check_arguments, handed_on
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.run_directory import check_directory
 
 _LOGGER = logging.getLogger(__name__)
 StepHookLike = Callable[[Any, Any, int], Any]
@@ -91,16 +90,13 @@ def train_agent(
         EnvError: If the environment breaks its contract.
         CheckpointError: If something cannot be written, see `on_checkpoint_failure`, or nothing can be gone on from.
     """
-    check_arguments(locals(), "act", "observe")
     logger = logger or _LOGGER
+    given = check_arguments(locals(), "act", "observe")
     return train(
-        agent, env, SerialSource(agent, env, max_episode_len), steps, outdir,
-        make_logs=lambda sinks: [EpisodeLog(agent, sinks, logger, check_directory(outdir))],
-        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
-        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=eval_during_episode,
-        logger=logger, progress=progress, hooks=hooks, loggers=loggers, resume=resume,
-        keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
-    )  # fmt: skip
+        **handed_on(train, given),
+        source=SerialSource(agent, env, max_episode_len),
+        make_logs=lambda sinks, directory: [EpisodeLog(agent, sinks, logger, directory)],
+    )
 
 
 def train_agent_with_evaluation(
@@ -171,28 +167,37 @@ def train_agent_with_evaluation(
         ValueError: If both or neither of `eval_n_steps` and `eval_n_episodes` are given, a hook does not support this
             runner, or `eval_during_episode` is asked for without `eval_env`. Otherwise as `train_agent`.
     """
-    check_arguments(locals(), "act", "observe", "eval_mode")
-    logger = logger or _LOGGER
-    check_run(
-        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, train_max_episode_len=train_max_episode_len,
-        eval_max_episode_len=eval_max_episode_len, eval_interval=eval_interval,
-    )  # fmt: skip
+    given = check_arguments(locals(), "act", "observe", "eval_mode")
     if eval_during_episode and eval_env is None:
         raise ValueError("eval_during_episode is True, which needs an eval_env independent of env, got None")
-    check_hooks(evaluation_hooks, "support_train_agent", "train_agent_with_evaluation")
-    with evaluating(
-        agent, env, eval_env, outdir, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
-        eval_interval=eval_interval,
-        max_episode_len=train_max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
-        evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-        use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold,
-    ) as make_evaluator:  # fmt: skip
-        history = train_agent(
-            agent, env, steps, outdir, checkpoint_freq, train_max_episode_len, step_offset, make_evaluator,
-            successful_score, step_hooks, eval_during_episode, logger, progress=progress, hooks=hooks, loggers=loggers,
-            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
-        )  # fmt: skip
-    return agent, history
+    return train_and_evaluate(train_agent, given, train_max_episode_len, _LOGGER)
+
+
+def train_and_evaluate(
+    runner: Callable[..., list[dict[str, Any]]],
+    given: Mapping[str, Any],
+    max_episode_len: int | None,
+    logger: logging.Logger,
+    *,
+    vector: bool = False,
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Let a runner train with an evaluator.
+
+    Args:
+        runner: The runner.
+        given: Arguments of the runner and of the evaluation.
+        max_episode_len: Steps after which a training episode is cut off.
+        logger: Logger of the run if none is given.
+        vector: Whether the environment is a vector environment.
+
+    Returns:
+        The agent, and what the runner returns.
+    """
+    given = {**given, "logger": given["logger"] or logger}
+    check_hooks(given["evaluation_hooks"], f"support_{runner.__name__}", f"{runner.__name__}_with_evaluation")
+    with evaluating(given, given["env"], max_episode_len, vector=vector) as make_evaluator:
+        history = runner(**handed_on(runner, given, max_episode_len=max_episode_len, evaluator=make_evaluator))
+    return given["agent"], history
 
 
 def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:

@@ -14,11 +14,11 @@ import torch
 from pfrl_like.experiments.async_source import AgentOfProcess0, AsyncWorkers, SharedAgent
 from pfrl_like.experiments.async_worker import Counters, Job
 from pfrl_like.experiments.callbacks import EpisodeLog
-from pfrl_like.experiments.evaluator import tensorboard_of_run
+from pfrl_like.experiments.evaluator import evaluator_options, tensorboard_of_run
 from pfrl_like.experiments.resume import newest_agent
 from pfrl_like.experiments.runner_arguments import (
     check_arguments,
-    check_run,
+    check_has,
     check_shares,
     seeds_of_processes,
     warn_of_other_step,
@@ -134,15 +134,13 @@ def train_agent_async(
         TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
             they are to, or something cannot be sent to another process.
     """
-    check_arguments(locals())
     logger = logger or _LOGGER
+    given = check_arguments(locals())
     check_hooks(evaluation_hooks, "support_train_agent_async", "train_agent_async")
-    check_run(steps, step_offset, resume, eval_interval=eval_interval, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     check_counts(processes=processes)
-    check_counts(optional=True, max_episode_len=max_episode_len)
-    if agent is not None and not (hasattr(agent, "act") and hasattr(agent, "observe")):
-        raise TypeError(f"agent is {agent!r:.80} ({type(agent).__name__}), expected an agent")
+    if agent is not None:
+        check_has("agent", agent, "act", "observe")
     if (agent is None) == (make_agent is None):
         raise ValueError(f"agent is {agent!r:.80} and make_agent is {make_agent!r:.80}, expected exactly one of them")
     check_seconds(grace=grace)
@@ -170,13 +168,14 @@ def train_agent_async(
         outcome = os.path.join(outdir, ".process-0") if alone else ""
         if alone:
             shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
-        evaluator: dict[str, Any] = {
-            "n_steps": eval_n_steps, "n_episodes": eval_n_episodes, "eval_interval": eval_interval, "outdir": outdir,
-            "max_episode_len": max_episode_len, "step_offset": step_offset, "evaluation_hooks": evaluation_hooks,
-            "save_best_so_far_agent": save_best_so_far_agent, "success_threshold": eval_success_threshold,
+        evaluator = evaluator_options(given, max_episode_len) | {
+            "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
+        spawn = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+        totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
+        counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
-            make_env=sendable(make_env, "make_env", start_method),
+            counters=counters, make_env=sendable(make_env, "make_env", start_method),
             make_agent=None if make_agent is None else sendable(make_agent, "make_agent", start_method),
             agent=agent if make_agent is None else None, shared=_share(agent) if use_shared_memory else {}, seeds=seeds,
             steps=steps, step_offset=step_offset, max_episode_len=max_episode_len,
@@ -185,12 +184,7 @@ def train_agent_async(
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
-        context = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
         set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
-        totals = context.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
-        counters = Counters(
-            totals, context.RawValue("b", 0), context.RawArray("Q", processes), context.RawValue("b", 0)
-        )
         learner = getattr(agent, "agent", agent)
         if hasattr(learner, "t"):
             warn_of_other_step(learner.t, step_offset, logger)
@@ -198,9 +192,7 @@ def train_agent_async(
                 learner.t = step_offset
         try:
             with getattr(agent, "starting", nullcontext)(step_offset):
-                source = AsyncWorkers(
-                    job, counters, processes, stop_event, exception_event, logger, start_method, grace, step_timeout
-                )
+                source = AsyncWorkers(job, stop_event, exception_event, logger, start_method, grace, step_timeout)
         except (AttributeError, pickle.PicklingError) as error:
             raise TypeError(
                 f"agent cannot be sent to another process: {error}; give a make_agent instead, or "
@@ -208,7 +200,7 @@ def train_agent_async(
             ) from error
         seen: Any = agent if represented else SharedAgent(agent, source)
         if alone:
-            seen = AgentOfProcess0(agent, source, outcome, logger)
+            seen = AgentOfProcess0(source, outcome, logger)
         with closing(source):
             if use_tensorboard:  # one file for all processes
                 source.tensorboard = tensorboard_of_run(outdir, step_offset)
@@ -216,7 +208,7 @@ def train_agent_async(
             try:
                 train(
                     seen, None, source, steps, outdir,
-                    make_logs=lambda sinks: [EpisodeLog(seen, sinks, logger, outdir)],
+                    make_logs=lambda sinks, directory: [EpisodeLog(seen, sinks, logger, directory)],
                     checkpoint_freq=checkpoint_freq, step_offset=step_offset, logger=logger, progress=progress,
                     hooks=hooks, loggers=loggers, on_error=lambda _: source.close(), clears=False,
                 )  # fmt: skip
@@ -280,10 +272,7 @@ def train_agent_actor_learner(
     """
     check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(
-        n_actors,
-        n_updates=n_updates,
-        actor_update_interval=actor_update_interval,
-        updates_per_step=updates_per_step,
+        n_actors, n_updates=n_updates, actor_update_interval=actor_update_interval, updates_per_step=updates_per_step
     )
     poller.start()
     learner.start()

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_run
+from pfrl_like.experiments.runner_arguments import check_arguments, handed_on
 from pfrl_like.experiments.sources import VectorSource
-from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
+from pfrl_like.experiments.train_agent import StepHookLike, train_and_evaluate
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
 from pfrl_like.processes.supervisor import close_all
 from pfrl_like.runs.loop import Callback
-from pfrl_like.runs.run_directory import check_directory
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -77,22 +75,18 @@ def train_agent_batch(
     Raises:
         WorkerError: If an environment in another process raised or died. Otherwise as `train_agent`.
     """
-    check_arguments(locals(), "batch_act", "batch_observe")
     logger = logger or _LOGGER
-    directory = check_directory(outdir)
-    check_run(steps, step_offset, log_interval=log_interval, return_window_size=return_window_size)
+    given = check_arguments(locals(), "batch_act", "batch_observe")
     return train(
-        agent, env, VectorSource(agent, env, max_episode_len), steps, outdir,
-        make_logs=lambda sinks: [
+        **handed_on(train, given),
+        source=VectorSource(agent, env, max_episode_len),
+        make_logs=lambda sinks, directory: [
             EpisodeLog(agent, sinks, None, directory),
             IntervalLog(agent, log_interval, return_window_size, logger, directory),
         ],
-        checkpoint_freq=checkpoint_freq, step_offset=step_offset, evaluator=evaluator,
-        successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True, logger=logger,
-        progress=progress, hooks=hooks, loggers=loggers,
+        eval_during_episode=True,
         on_error=lambda evaluator: close_all([env, getattr(evaluator, "env", None)]),
-        resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
-    )  # fmt: skip
+    )
 
 
 def train_agent_batch_with_evaluation(
@@ -139,24 +133,5 @@ def train_agent_batch_with_evaluation(
         ValueError: If `eval_env` is None and `env` can be neither made anew nor copied, since a vector environment
             cannot be evaluated in while its episodes run. Otherwise as `train_agent_with_evaluation`.
     """
-    check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
-    logger = logger or _LOGGER
-    check_run(
-        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, log_interval=log_interval,
-        max_episode_len=max_episode_len, eval_max_episode_len=eval_max_episode_len,
-        return_window_size=return_window_size, eval_interval=eval_interval,
-    )  # fmt: skip
-    check_hooks(evaluation_hooks, "support_train_agent_batch", "train_agent_batch_with_evaluation")
-    with evaluating(
-        agent, env, eval_env, outdir, vector=True, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
-        eval_interval=eval_interval,
-        max_episode_len=max_episode_len if eval_max_episode_len is None else eval_max_episode_len,
-        evaluation_hooks=evaluation_hooks, save_best_so_far_agent=save_best_so_far_agent,
-        use_tensorboard=use_tensorboard, logger=logger, success_threshold=eval_success_threshold,
-    ) as make_evaluator:  # fmt: skip
-        history = train_agent_batch(
-            agent, env, steps, outdir, checkpoint_freq, log_interval, max_episode_len, step_offset, make_evaluator,
-            successful_score, step_hooks, return_window_size, logger, progress=progress, hooks=hooks, loggers=loggers,
-            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
-        )  # fmt: skip
-    return agent, history
+    given = check_arguments(locals(), "batch_act", "batch_observe", "eval_mode")
+    return train_and_evaluate(train_agent_batch, given, max_episode_len, _LOGGER, vector=True)

@@ -9,8 +9,7 @@ from typing import Any, Literal
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, check_run
-from pfrl_like.experiments.sources import told_by_source
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, handed_on
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -50,17 +49,22 @@ class DatasetSource:
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
         self.of_sequences = getattr(agent, "learns_from_sequences", False)
-        sample = "sample_sequences" if self.of_sequences else "sample_batch"
+        self._sample = "sample_sequences" if self.of_sequences else "sample_batch"
         check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
-        check_has("dataset", dataset, sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        check_has("dataset", dataset, self._sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
         self.last: Any = None  # minibatch: observations, actions, rewards
         self.options = {**getattr(agent, "sampling", {}), **options}
-        lengths = [agent.sequence_length] if self.of_sequences else []
-        _check_options(dataset, sample, self.minibatch_size, *lengths, agent.gamma, agent.device, **self.options)
+        _check_options(dataset, self._sample, *self._wanted, **self.options)
         self._check_size()
+
+    @property
+    def _wanted(self) -> tuple[Any, ...]:
+        """What minibatches are drawn by, beside the options."""
+        lengths = [self.agent.sequence_length] if self.of_sequences else []
+        return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
 
     def _check_size(self) -> None:
         """Refuse minibatches that are larger than the data, if these tell how many they are."""
@@ -74,14 +78,8 @@ class DatasetSource:
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """One update."""
-        agent = self.agent
-        if self.of_sequences:
-            batch = self.dataset.sample_sequences(
-                self.minibatch_size, agent.sequence_length, agent.gamma, agent.device, **self.options
-            )
-        else:
-            batch = self.dataset.sample_batch(self.minibatch_size, agent.gamma, agent.device, **self.options)
-        td_error, _ = agent.update(batch)
+        batch = getattr(self.dataset, self._sample)(*self._wanted, **self.options)
+        td_error, _ = self.agent.update(batch)
         self.last = batch.obs, batch.action, batch.reward
         if batch.weight is not None:
             self.dataset.update_priorities(batch.index, td_error)
@@ -108,10 +106,9 @@ class DatasetSource:
             How it differs; nothing if it does not.
 
         Raises:
-            ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If it comes from something else.
         """
-        with told_by_source():
-            return restore_data(self.dataset, state["data"])
+        return restore_data(self.dataset, state["data"])
 
 
 class UpdateLog:
@@ -201,12 +198,8 @@ def train_agent_offline(
     """
     if (eval_env is None) != (eval_interval is None):
         raise ValueError(f"eval_env and eval_interval: expected both or neither, got {eval_env} and {eval_interval}")
-    check_arguments(locals())
     logger = logger or _LOGGER
-    check_run(
-        steps, step_offset, resume, checkpoint_freq=checkpoint_freq, eval_interval=eval_interval,
-        eval_max_episode_len=eval_max_episode_len,
-    )  # fmt: skip
+    given = check_arguments(locals())
     check_counts(log_interval=log_interval)
     check_hooks(evaluation_hooks, "support_train_agent", "train_agent_offline")
     source = DatasetSource(agent, dataset, minibatch_size, **sampling)
@@ -214,18 +207,13 @@ def train_agent_offline(
         check_rng(sampling.get("rng"))
         if hasattr(agent, "check_dataset"):
             agent.check_dataset(dataset, sampling.get("n_frames", 1))
-    with evaluating(
-        agent, eval_env, eval_env, outdir, n_steps=eval_n_steps, n_episodes=eval_n_episodes,
-        eval_interval=eval_interval, max_episode_len=eval_max_episode_len, evaluation_hooks=evaluation_hooks,
-        save_best_so_far_agent=save_best_so_far_agent, use_tensorboard=use_tensorboard, logger=logger,
-    ) as make_evaluator:  # fmt: skip
+    with evaluating(given, eval_env) as make_evaluator:
         history = train(
-            agent, eval_env, source, steps, outdir,
-            make_logs=lambda sinks: [UpdateLog(agent, sinks, log_interval)],
-            checkpoint_freq=checkpoint_freq, step_offset=step_offset,
+            **handed_on(train, given),
+            env=eval_env,
+            source=source,
+            make_logs=lambda sinks, _: [UpdateLog(agent, sinks, log_interval)],
             evaluator=None if eval_interval is None else make_evaluator,
-            successful_score=successful_score, step_hooks=step_hooks, eval_during_episode=True,
-            logger=logger, progress=progress, hooks=hooks, loggers=loggers,
-            resume=resume, keep_checkpoints=keep_checkpoints, on_checkpoint_failure=on_checkpoint_failure,
-        )  # fmt: skip
+            eval_during_episode=True,
+        )
     return agent, history

@@ -19,7 +19,6 @@ from pfrl_like.experiments.report import write_report
 from pfrl_like.experiments.resume import Checkpoint, Configuration, newest_checkpoint
 from pfrl_like.experiments.run_state import RunState
 from pfrl_like.experiments.runner_arguments import (
-    check_run,
     items_on_disk,
     warn_of_items_left,
     warn_of_no_evaluation,
@@ -136,7 +135,7 @@ def train(
     steps: int | None,
     outdir: str | os.PathLike[str],
     *,
-    make_logs: Callable[[Sequence[MetricsLogger]], Sequence[Callback]],
+    make_logs: Callable[[Sequence[MetricsLogger], str], Sequence[Callback]],
     logger: logging.Logger,
     hooks: Sequence[Callback],
     loggers: Sequence[MetricsLogger],
@@ -158,18 +157,17 @@ def train(
     """Train, evaluate, save; the common body of the runners.
 
     Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
-    that log, for the loggers of this run, and `on_error` is called with the evaluator after the agent has been saved
-    because of an error. `clears` is whether what an earlier run left has still to be set aside. `parts` are further
-    ones that go on where they were (see `RunState`), `resume` may be a checkpoint that has been loaded. `drive` lets
-    the source tick, and may save checkpoints; without it that is `loop.run`. `steps` is None if it, and not the clock,
-    says when training is over.
+    that log, for the loggers of this run and its directory, and `on_error` is called with the evaluator after the agent
+    has been saved because of an error. `clears` is whether what an earlier run left has still to be set aside. `parts`
+    are further ones that go on where they were (see `RunState`), `resume` may be a checkpoint that has been loaded.
+    `drive` lets the source tick, and may save checkpoints; without it that is `loop.run`. `steps` is None if it, and
+    not the clock, says when training is over.
 
     Returns:
         The statistics at every evaluation.
     """
     if is_passed_over(agent, outdir):
         return []
-    check_run(step_offset if steps is None else steps, step_offset, resume, checkpoint_freq=checkpoint_freq)
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)
     with owned(outdir), Interruption(clock) as interruption:
@@ -183,7 +181,6 @@ def train(
             warn_of_items_left(items, outdir, logger)
         if goes_on_from is not None:
             step_offset = clock.t = clock.previous_t = goes_on_from.t
-        references = goes_on_from.references if goes_on_from is not None else None
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
@@ -198,7 +195,7 @@ def train(
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
         board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # which closes it
-        callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])])
+        callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
             callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint, waits=updates.waits))
         if evaluator is not None:
@@ -213,7 +210,7 @@ def train(
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
             at_end=isinstance(source, VectorSource),  # as PFRL: a serial run ends with `<t>_finish` alone
-            keep=keep_checkpoints, since=goes_on_from.t if goes_on_from is not None else None, references=references,
+            keep=keep_checkpoints, goes_on_from=goes_on_from,
         )  # fmt: skip
         callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
         record = RunRecord(

@@ -8,16 +8,15 @@ import logging
 import operator
 import os
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from pfrl_like.batch import ACTION_MASK, first_leaf, map_nested
+from pfrl_like.batch import ACTION_MASK, map_nested
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError, PfrlLikeError
 from pfrl_like.export.features import leaves_of, more_of, stack_of
 from pfrl_like.export.policy import BATCH, GivenDraws, Greedy, GreedyPolicy, NoiseMode, Signature
@@ -25,94 +24,85 @@ from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.preprocessing.features import FeatureExtractor, rows_of_stack
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
+from pfrl_like.utils.checks import check_choice
 
 #: An exported policy, run as who has nothing but the file would run it.
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
-class Format(ABC):
-    """A format of files."""
+def _torchscript(policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+    traced = torch.jit.trace(policy, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
+    content = io.BytesIO()
+    torch.jit.save(traced, content, _extra_files={"signature.json": description})
+    return content.getvalue()
 
-    #: Packages of the extra "export" that it needs.
+
+def _torch_export(policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+    program = torch.export.export(policy, tuple(inputs), dynamic_shapes=(_dynamic(policy.signature),), strict=False)
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files={"signature.json": description})
+    return content.getvalue()
+
+
+def _onnx(policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
+    signature = policy.signature
+    program: Any = torch.onnx.export(
+        policy, tuple(inputs), dynamo=True, external_data=False, verbose=False,
+        dynamic_shapes=(_dynamic(signature),),
+        input_names=[port.name for port in signature.inputs],
+        output_names=[port.name for port in signature.outputs],
+    )  # fmt: skip
+    program.model.metadata_props["signature.json"] = description
+    content: bytes = program.model_proto.SerializeToString()
+    return content
+
+
+def _run_onnx(content: bytes) -> Run:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    names = [port.name for port in session.get_inputs()]
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
+        return [torch.from_numpy(output) for output in session.run(None, given)]
+
+    return run
+
+
+def _run(loaded: Callable[..., Any]) -> Run:
+    """A policy that torch has loaded, with its outputs in a list, though it may have one alone."""
+
+    def run(inputs: Sequence[Tensor]) -> list[Tensor]:
+        outputs = loaded(*inputs)
+        return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
+
+    return run
+
+
+class Format(NamedTuple):
+    """A format of files.
+
+    Attributes:
+        write: Gives the content of a file: called with a policy, inputs to trace it with, and text that goes along.
+        run: Gives the policy in such a content.
+        packages: Packages of the extra "export" that it needs.
+    """
+
+    write: Callable[[GreedyPolicy, Sequence[Tensor], str], bytes]
+    run: Callable[[bytes], Run]
     packages: tuple[str, ...] = ()
 
-    @abstractmethod
-    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
-        """The content of a file.
 
-        Args:
-            policy: What to export.
-            inputs: Inputs to trace it with.
-            description: Text that goes along.
-        """
-
-    @abstractmethod
-    def run(self, content: bytes, signature: Signature) -> Run:
-        """The policy in such a content."""
-
-
-class TorchScript(Format):
-    """A trace, for `torch.jit.load`, also from C++."""
-
-    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
-        traced = torch.jit.trace(policy, tuple(inputs), check_trace=False)  # type: ignore[no-untyped-call]
-        content = io.BytesIO()
-        torch.jit.save(traced, content, _extra_files={"signature.json": description})
-        return content.getvalue()
-
-    def run(self, content: bytes, signature: Signature) -> Run:
-        loaded = torch.jit.load(io.BytesIO(content))  # type: ignore[no-untyped-call]
-        return lambda inputs: _listed(loaded(*inputs))
-
-
-class TorchExport(Format):
-    """An exported program, for `torch.export.load`."""
-
-    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
-        program = torch.export.export(policy, tuple(inputs), dynamic_shapes=(_dynamic(policy.signature),), strict=False)
-        content = io.BytesIO()
-        torch.export.save(program, content, extra_files={"signature.json": description})
-        return content.getvalue()
-
-    def run(self, content: bytes, signature: Signature) -> Run:
-        loaded = torch.export.load(io.BytesIO(content)).module()
-        return lambda inputs: _listed(loaded(*inputs))
-
-
-class Onnx(Format):
-    """A graph for `onnxruntime` and whatever else reads ONNX, weights included."""
-
-    packages = ("onnx", "onnxscript", "onnxruntime")
-
-    def write(self, policy: GreedyPolicy, inputs: Sequence[Tensor], description: str) -> bytes:
-        signature = policy.signature
-        program: Any = torch.onnx.export(
-            policy, tuple(inputs), dynamo=True, external_data=False, verbose=False,
-            dynamic_shapes=(_dynamic(signature),),
-            input_names=[port.name for port in signature.inputs],
-            output_names=[port.name for port in signature.outputs],
-        )  # fmt: skip
-        program.model.metadata_props["signature.json"] = description
-        content: bytes = program.model_proto.SerializeToString()
-        return content
-
-    def run(self, content: bytes, signature: Signature) -> Run:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-        names = [port.name for port in signature.inputs]
-
-        def run(inputs: Sequence[Tensor]) -> list[Tensor]:
-            given = {name: tensor.numpy() for name, tensor in zip(names, inputs, strict=True)}
-            return [torch.from_numpy(output) for output in session.run(None, given)]
-
-        return run
-
-
-#: By the ending of the file's name.
-FORMATS: dict[str, Format] = {".pt": TorchScript(), ".onnx": Onnx(), ".pt2": TorchExport()}
+#: By the ending of the file's name: a trace, for `torch.jit.load`, also from C++; a graph for `onnxruntime` and
+#: whatever else reads ONNX, weights included; an exported program, for `torch.export.load`.
+FORMATS = {
+    ".pt": Format(_torchscript, lambda content: _run(torch.jit.load(io.BytesIO(content)))),  # type: ignore[no-untyped-call]
+    ".onnx": Format(_onnx, _run_onnx, ("onnx", "onnxscript", "onnxruntime")),
+    ".pt2": Format(_torch_export, lambda content: _run(torch.export.load(io.BytesIO(content)).module())),
+}
 
 
 @contextlib.contextmanager
@@ -139,10 +129,6 @@ def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-def _listed(outputs: Any) -> list[Tensor]:
-    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
-
-
 #: How far a number of an action or a recurrent state may be from the agent's, or, beyond 1, relative to its size.
 TOLERANCE = 1e-5
 #: How many observations are compared.
@@ -153,7 +139,7 @@ _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
 
 def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
-    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations and given noise.
+    """Refuse an exported policy that acts in another way than the agent, for 1,000 observations, masks and noise.
 
     Of discrete actions another one will do if the agent holds both for equally good, within `TOLERANCE`.
 
@@ -175,24 +161,15 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
         state = [torch.zeros(port.sizes(batch), dtype=getattr(torch, port.dtype)) for port in policy.ports("state")]
         for _ in range(steps):
             obs = map_nested(operator.itemgetter(slice(begin, begin + batch)), many)
-            state = _check_step(reference, policy, run, obs, state, generator)
+            mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
+            noise = [draw.sample(batch, generator) for draw in policy.asked_for]
+            inputs = [*leaves_of(obs), *mask, *state, *noise]
+            actions, *state = run(inputs)
+            wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
+            _check_actions(policy, inputs, actions, wanted)
+            for ours, theirs in zip(wanted_state, state, strict=True):
+                _check_numbers("recurrent state", ours, theirs)
             begin += batch
-
-
-def _check_step(
-    reference: Greedy, policy: GreedyPolicy, run: Run, obs: Any, state: list[Tensor], generator: torch.Generator
-) -> list[Tensor]:
-    """Compare the actions for some observations, with random masks and noise; gives the next recurrent state."""
-    batch = len(first_leaf(obs))
-    mask = [torch.rand(port.sizes(batch), generator=generator) < 0.7 for port in policy.ports(ACTION_MASK)]
-    noise = [draw.sample(batch, generator) for draw in policy.asked_for]
-    inputs = [*leaves_of(obs), *mask, *state, *noise]
-    actions, *state = run(inputs)
-    wanted, wanted_state = _of_agent(reference, obs, mask, policy.numbers(*inputs))
-    _check_actions(policy, inputs, actions, wanted)
-    for ours, theirs in zip(wanted_state, state, strict=True):
-        _check_numbers("recurrent state", ours, theirs)
-    return state
 
 
 def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
@@ -300,7 +277,7 @@ def export_policy(
         description = json.dumps({side: [vars(port) for port in each] for side, each in ports.items()})
         try:
             content = form.write(policy, policy.examples, description)
-            check_policy(reference, policy, form.run(content, policy.signature), stack)
+            check_policy(reference, policy, form.run(content), stack)
         except PfrlLikeError:
             raise
         except Exception as error:  # exporters raise whatever they like, and so do policies made for other inputs
@@ -343,8 +320,7 @@ def _gives_float64_to_float32(agent: Any, stack: Any) -> bool:
 def _check_arguments(target: str, ending: str, noise: str) -> None:
     if ending not in FORMATS:
         raise ValueError(f"path is {target!r} and its format {ending!r}, expected one of {', '.join(FORMATS)}")
-    if noise not in get_args(NoiseMode):
-        raise ValueError(f"noise is {noise!r}, expected one of {', '.join(map(repr, get_args(NoiseMode)))}")
+    check_choice("noise", noise, get_args(NoiseMode))
     if not os.path.isdir(os.path.dirname(target) or "."):
         raise CheckpointError(target, "cannot be written: its directory does not exist")
     for package in FORMATS[ending].packages:

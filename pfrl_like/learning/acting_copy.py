@@ -12,12 +12,21 @@ from torch import nn
 from torch.optim import Optimizer
 
 from pfrl_like.distributed.actor import STEPS, ActorFactory, SharedWeights
-from pfrl_like.distributed.agent_proxy import AgentProxy, FairLock, RunnersAgentProxy
-from pfrl_like.distributed.learner import FailureEvent, Hook, Learner, Pace, Poller, listen
+from pfrl_like.distributed.learner import (
+    AgentProxy,
+    FailureEvent,
+    FairLock,
+    Hook,
+    Learner,
+    Pace,
+    Poller,
+    RunnersAgentProxy,
+    listen,
+)
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
-from pfrl_like.processes import SharedArrays
+from pfrl_like.processes import Portable, SharedArrays
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
@@ -101,11 +110,11 @@ def setup_actor_learner_training(
     counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
     counts.arrays[STEPS][0] = agent.t
     server, address, remove = listen(n_actors)
-    key, lock, failure = os.urandom(32), FairLock(), FailureEvent()
-    parts = (agent, lock, counts, weights, threading.Event())
+    key, failure = os.urandom(32), FailureEvent()
+    parts = (agent, FairLock(), counts, weights, threading.Event())
     representative = AgentProxy(*parts)
     learner = Learner(
-        representative, lock, weights, Pace(updates_per_step, counts), threading.Event(), failure,
+        representative, Pace(updates_per_step, counts), threading.Event(), failure,
         n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
         step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
     )  # fmt: skip
@@ -115,9 +124,10 @@ def setup_actor_learner_training(
         for memory in (weights.memory, counts):
             memory.unlink()
 
-    poller = Poller(representative, lock, server, key, learner, threading.Event(), failure, counts, release)
+    poller = Poller(representative, server, key, learner, threading.Event(), failure, release)
+    acting = agent.acting_copy()
     make_actor = ActorFactory(
-        agent.acting_copy(), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
+        Portable(lambda: acting), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
         (counts.name, counts.layout), RunnersAgentProxy(*parts),
     )  # fmt: skip
     threads = [

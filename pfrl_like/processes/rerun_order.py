@@ -49,9 +49,8 @@ class Order(NamedTuple):
         """Where something is that the program names; the run of a checkpoint may have been moved since."""
         if not self.checkpoint or not self.is_of_run(path):
             return path
-        return os.path.join(
-            os.path.dirname(self.checkpoint), os.path.relpath(os.path.realpath(path), os.path.realpath(self.outdir))
-        )
+        inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.outdir))
+        return os.path.join(os.path.dirname(self.checkpoint), inside)
 
     def to_text(self) -> str:
         """As text, which `ordered` reads."""

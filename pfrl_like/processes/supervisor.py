@@ -219,18 +219,15 @@ class Workers:
         _close_death(child)
         self._start(index, arguments)
 
-    def close(self, ask: Callable[[], object] | None = None, *, hurry: bool = False) -> None:
+    def close(self, *, hurry: bool = False) -> None:
         """End every worker and wait for its end; a second call does nothing.
 
         The pipes are closed, which ends a worker that listens to its own; after 2 s it is interrupted, after another
         second killed.
 
         Args:
-            ask: Called first, to tell workers that do not listen to their pipe, for instance `stop_event.set`.
             hurry: Whether that is done within a second.
         """
-        if ask is not None and not self.closed:
-            ask()
         self.closed = True
         _open.discard(self)
         if self._finalizer.detach() is not None:

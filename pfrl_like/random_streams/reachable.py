@@ -70,7 +70,9 @@ class Reachable:
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
         """Look at an object, and at what can be reached from it."""
-        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen or _is_elsewhere(value):
+        if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
+            return
+        if getattr(type(value), "is_elsewhere", False) is True:
             return
         if depth > _DEPTH or len(self._seen) > _MOST:
             self.unknown += [name] * (depth > _DEPTH or not self._is_full)
@@ -97,7 +99,8 @@ class Reachable:
             self.unknown += [name] * in_function
             return
         for number, (attribute, part_name, part) in enumerate(parts):
-            if number == _FIRST and is_container and before == self._told and _is_table(value, part):
+            may_be_table = number == _FIRST and is_container and before == self._told
+            if may_be_table and (len(value) > _LONGEST or type(part) in _ROWS):
                 return
             if type(part) not in _LEAF_TYPES:
                 self.visit(part, part_name, depth + (attribute not in _LAYERS), held)
@@ -113,17 +116,9 @@ class Reachable:
         for each in kind.__mro__ if id(kind) not in self._seen else ():
             if id(each) not in self._seen:
                 self._seen[id(each)] = each
-                for key, part in vars(each).items():
+                for key, part in list(vars(each).items()):
                     if not (key.startswith("__") or hasattr(type(part), "__get__")):
                         self.visit(part, f"{name}.{each.__qualname__}.{key}", depth + 1)
-
-
-def _is_elsewhere(value: Any) -> bool:
-    return getattr(type(value), "is_elsewhere", False) is True
-
-
-def _is_table(value: Any, part: Any) -> bool:
-    return len(value) > _LONGEST or type(part) in _ROWS
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
@@ -135,8 +130,8 @@ def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` are as deep as it is.
-        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(value))
+        # The parts of `envs` are as deep as it is. Other threads may change a set or a deque meanwhile.
+        return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
     if "observation_space" not in name:  # nobody draws observations
         _make_generator(value)
     slots = list(_slots_of(value))

@@ -22,7 +22,7 @@ _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtime
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
 _EVERY = 256
-#: Bytes that a text may hold in all, and bytes for each of its own, as of a file (`storage.budget`).
+#: Bytes that a text may hold in all, and bytes for each of its own, as of a file (`dataset.flat.Budget`).
 _FLOOR, _RATIO = 1 << 26, 128
 _CALL = 8  # characters that even the shortest text of a call has
 

@@ -1,16 +1,17 @@
 """The circumstances of a program: what was started, from which files, on what, with which versions and settings."""
 
+import contextlib
 import functools
 import hashlib
 import os
 import pickle
 import platform
 import random
-import stat
 import subprocess
 import sys
 import sysconfig
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,19 +55,10 @@ def _is_installed(path: str) -> bool:
 
 def _fingerprint_of(path: str) -> str | None:
     """The SHA-256 of a file, None of one that is too large or cannot be read."""
-    try:
-        status = os.stat(path)
-        is_read = stat.S_ISREG(status.st_mode) and status.st_size <= _LARGEST
-        return _stat_fingerprint(path, status.st_mtime_ns, status.st_size) if is_read else None
-    except OSError:
-        return None
-
-
-@functools.lru_cache(_MOST)
-def _stat_fingerprint(path: str, changed: int, size: int) -> str:
-    """Likewise, of a file that was changed last then and has this size."""
-    with open(path, "rb") as file:
-        return "sha256:" + hashlib.sha256(file.read(_LARGEST)).hexdigest()
+    with contextlib.suppress(OSError):
+        if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
+            return _sha256(Path(path).read_bytes())
+    return None
 
 
 #: Packages whose version decides what an environment does.
@@ -93,8 +85,9 @@ def circumstances() -> dict[str, Any]:
         "files": program_files(),
         "seeds": {
             "torch": torch.initial_seed(),
-            "numpy_state": _fingerprint(np.random.get_state(legacy=False)),
-            "python_state": _fingerprint(random.getstate()),
+            # which tell whether two runs began with the same state, and not their seeds
+            "numpy_state": _sha256(pickle.dumps(np.random.get_state(legacy=False))),
+            "python_state": _sha256(pickle.dumps(random.getstate())),
         },
         **numeric_circumstances(),
     }
@@ -163,6 +156,5 @@ def _cpu() -> str:
     return names[0] if names else platform.processor()
 
 
-def _fingerprint(state: Any) -> str:
-    """What tells whether two runs began with the same state of a random stream, which does not tell its seed."""
-    return "sha256:" + hashlib.sha256(pickle.dumps(state)).hexdigest()
+def _sha256(content: bytes) -> str:
+    return "sha256:" + hashlib.sha256(content).hexdigest()

@@ -104,7 +104,7 @@ class Resumable(Protocol):
             Why later steps may differ from those of a run that was not stopped; nothing or None if they do not.
 
         Raises:
-            ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If it comes from something else.
         """
 
 

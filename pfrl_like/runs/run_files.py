@@ -125,9 +125,8 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
 def _line(header: Sequence[str], table: Table, like: str) -> str:
     """A header as a line, with an end like that of another."""
     text = io.StringIO()
-    csv.writer(text, delimiter=table.delimiter, lineterminator="\r\n" if like.endswith("\r\n") else "\n").writerow(
-        header
-    )
+    end = "\r\n" if like.endswith("\r\n") else "\n"
+    csv.writer(text, delimiter=table.delimiter, lineterminator=end).writerow(header)
     return text.getvalue()
 
 
@@ -231,12 +230,8 @@ class FailedWrites:
             self.lacking.pop(name, None)
 
 
-class _Held(threading.local):
-    def __init__(self) -> None:
-        self.paths: set[str] = set()
-
-
-_held = _Held()
+#: The directories that each thread has.
+_HELD = threading.local()
 
 
 @contextlib.contextmanager
@@ -251,15 +246,16 @@ def owned(outdir: str) -> Iterator[None]:
     """
     os.makedirs(outdir, exist_ok=True)
     path = os.path.realpath(outdir)
-    if path in _held.paths:
+    held: set[str] = vars(_HELD).setdefault("paths", set())
+    if path in held:
         yield
         return
     lock = _lock(path)
-    _held.paths.add(path)
+    held.add(path)
     try:
         yield
     finally:
-        _held.paths.remove(path)
+        held.remove(path)
         if lock is not None:
             lock.release()
 

@@ -118,24 +118,42 @@ _SHORTEST = 6  # of a secret that is replaced wherever it stands
 _QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but no key of a dict
 
 
-def masked(value: Any, name: str = "") -> Any:
+def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
     """A value in which every secret text is replaced by `MASK`.
 
     Args:
         value: Text, or nested mappings, lists and tuples; of a mapping, every item has the name of its key. What is
             none of these, and no secret by its name, stays as it is.
         name: What it is called, such as "api_key".
+        is_secret: Whether it is in something secret by its name.
 
     Returns:
         The value, of dicts instead of other mappings.
     """
-    return _masked(value, name, is_secret=False)
+    is_secret = is_secret or (_may_be_secret(name) and not _USER.fullmatch(name))
+    if isinstance(value, Mapping):
+        return {
+            masked_text(key) if isinstance(key, str) else key: masked(item, str(key), is_secret=is_secret)
+            for key, item in value.items()
+        }
+    if isinstance(value, set | frozenset):
+        return type(value)(masked(item, name, is_secret=is_secret) for item in value)
+    if isinstance(value, bytes):
+        is_secret = is_secret or masked_text(value.decode(errors="replace")).encode() != value
+        return _hide(value) if is_secret else value
+    if isinstance(value, list | tuple):
+        names = getattr(value, "_fields", [name] * len(value))
+        items = [masked(item, each, is_secret=is_secret) for each, item in zip(names, value, strict=True)]
+        return tuple(items) if isinstance(value, tuple) else items
+    if _is_secret(value, name) or (is_secret and not _is_no_secret(value, name)):
+        return _hide(value)
+    return _without_random(masked_text(value), name) if isinstance(value, str) else value
 
 
 def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments as `masked` returns them; their secrets are replaced in every later text, too."""
     with _looking_for_secrets() as found:
-        _masked(arguments, "", is_secret=False)
+        masked(arguments)
     _KNOWN.update(found)
     return dict(masked(arguments))
 
@@ -242,28 +260,6 @@ def _hide(secret: Any) -> str:
         parts = {part[scheme.end() :] if (scheme := _SCHEME.match(part)) else part for part in parts}
         found |= {part for part in map(str.strip, parts) if len(part) >= _SHORTEST and MASK not in part}
     return MASK
-
-
-def _masked(value: Any, name: str, *, is_secret: bool) -> Any:
-    is_secret = is_secret or (_may_be_secret(name) and not _USER.fullmatch(name))
-    if isinstance(value, Mapping):
-        return {
-            masked_text(key) if isinstance(key, str) else key: _masked(item, str(key), is_secret=is_secret)
-            for key, item in value.items()
-        }
-    if isinstance(value, set | frozenset):
-        return type(value)(_masked(item, name, is_secret=is_secret) for item in value)
-    if isinstance(value, bytes):
-        return (
-            value if masked_text(value.decode(errors="replace")).encode() == value and not is_secret else _hide(value)
-        )
-    if isinstance(value, list | tuple):
-        names = getattr(value, "_fields", [name] * len(value))
-        items = [_masked(item, each, is_secret=is_secret) for each, item in zip(names, value, strict=True)]
-        return tuple(items) if isinstance(value, tuple) else items
-    if _is_secret(value, name) or (is_secret and not _is_no_secret(value, name)):
-        return _hide(value)
-    return _without_random(masked_text(value), name) if isinstance(value, str) else value
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:

@@ -326,6 +326,29 @@ def open_regular(path: str) -> BinaryIO:
         return os.fdopen(descriptor, "rb")
 
 
+class BudgetError(ValueError):
+    """More than a file may take."""
+
+
+@contextlib.contextmanager
+def refused(path: object, reason: str) -> Iterator[None]:
+    """Turn whatever a hostile file does to those who read it into a `CheckpointError` that begins with a reason.
+
+    This library's own errors stay what they are, and a `BudgetError` says enough by itself.
+
+    Raises:
+        CheckpointError: If anything goes wrong.
+    """
+    try:
+        yield
+    except PfrlLikeError:
+        raise
+    except BudgetError as error:
+        raise CheckpointError(path, str(error)) from error
+    except Exception as error:
+        raise CheckpointError(path, f"{reason}: {str(error) or type(error).__name__}") from error
+
+
 def refuse_irregular(descriptor: int, path: str) -> None:
     """Refuse an open file that is a directory, a pipe or a device.
 

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 import torch
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import open_regular
-from pfrl_like.storage.budget import refused
+from pfrl_like.storage.atomic import open_regular, refused
 from pfrl_like.storage.plain_tensors import MAX_DIMENSIONS, checked_tensors, is_plain_key
 
 _STORAGES = {

@@ -159,12 +159,11 @@ def next_state(step: Transition) -> Any:
 
 def recurrent_states(episodes: Sequence[Experience], device: torch.device | str = "cpu") -> dict[str, Any]:
     """The recurrent states before and after the first step of each episode; None where no episode has one."""
-    return {
-        name: recurrent_state_from_numpy(
-            concatenate_recurrent_states([episode[0].get(name) for episode in episodes]), device
-        )
-        for name in ("recurrent_state", "next_recurrent_state")
-    }
+    states = {}
+    for name in ("recurrent_state", "next_recurrent_state"):
+        state = concatenate_recurrent_states([episode[0].get(name) for episode in episodes])
+        states[name] = recurrent_state_from_numpy(state, device)
+    return states
 
 
 def column(steps: Sequence[Transition], name: str) -> Any:

@@ -4,11 +4,12 @@ The latter run at every step, so each has a fast path for the usual case: one fl
 dtype.
 """
 
+import contextlib
 import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ def check_finite(name: str, value: Any) -> None:
         NonFiniteError: If a number in it is not finite.
     """
     if type(value) is np.ndarray:
-        if value.dtype.kind in "fc" and not _all_finite(value):
+        if value.dtype.kind in "fc" and np.count_nonzero(np.isfinite(value)) < value.size:  # faster than `all`
             raise _non_finite(name, value)
     elif isinstance(value, float):
         if not math.isfinite(value):
@@ -149,10 +150,10 @@ def check_reward(reward: Any) -> None:
         TypeError: If it is no single number.
         NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
-    if not isinstance(reward, int | float | np.floating | np.integer) and (
-        np.shape(reward) != () or not isinstance(_item(reward), numbers.Real)
-    ):
-        raise _no_reward(reward)
+    if not isinstance(reward, int | float | np.floating | np.integer):
+        plain = reward.item() if hasattr(reward, "item") and np.shape(reward) == () else reward
+        if not isinstance(plain, numbers.Real):
+            raise _no_reward(reward)
     as_reward(reward)
 
 
@@ -251,12 +252,8 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
         TypeError: If one is no integer.
         ValueError: If one is too small.
     """
-    expected = f"an integer from {least} on{', or None' if optional else ''}"
-    for name, value in values.items():
-        if value is None and optional:
-            continue
-        if not isinstance(value, int | np.integer) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r} ({type(value).__name__}), expected {expected}")
+    expected = f"an integer from {least} on{_NONE * optional}"
+    for name, value in _of_kind(values, (int, np.integer), expected, optional):
         if value < least:
             raise ValueError(f"{name} is {value}, expected {expected}")
 
@@ -277,23 +274,31 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     bounds = f" of at least {least:g}" if least > -math.inf else ""
     range_of = f"between {least:g} and {most:g}" if between else f"from {least:g} to {most:g}"
     expected = f"a finite number{bounds}" if most == math.inf else f"a number {range_of}"
-    for name, value in values.items():
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
-            raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
+    for name, value in _of_kind(values, numbers.Real, expected):
         if not (least <= float(value) <= most and math.isfinite(value)) or (between and value in (least, most)):
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that are no positive times; arguments and errors as those of `check_counts`."""
-    expected = f"a positive number of seconds{', or None' if optional else ''}"
+    expected = f"a positive number of seconds{_NONE * optional}"
+    for name, value in _of_kind(values, numbers.Real, expected, optional):
+        if not float(value) > 0:
+            raise ValueError(f"{name} is {value!r}, expected {expected}")
+
+
+#: What is expected, too, of an argument that is optional.
+_NONE = ", or None"
+
+
+def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
+    """Arguments that are numbers of a kind, but for None if they are optional; others, also flags, are refused."""
     for name, value in values.items():
         if value is None and optional:
             continue
-        if not isinstance(value, numbers.Real) or isinstance(value, bool):
+        if not isinstance(value, kind) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.80} ({type(value).__name__}), expected {expected}")
-        if not float(value) > 0:
-            raise ValueError(f"{name} is {value!r}, expected {expected}")
+        yield name, value
 
 
 def check_flags(**values: Any) -> None:
@@ -330,10 +335,6 @@ def check_function(optional: bool = False, **values: Any) -> None:
     for name, value in values.items():
         if not callable(value) and (value is not None or not optional):
             raise TypeError(f"{name} is {value!r:.80}, expected a function{', or None' if optional else ''}")
-
-
-def _all_finite(array: np.ndarray) -> bool:
-    return bool(np.count_nonzero(np.isfinite(array)) == array.size)  # for few numbers twice as fast as `all`
 
 
 def _is_floating(value: Any) -> bool:
@@ -383,51 +384,47 @@ def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
 
 
 def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
-    try:
+    with contextlib.suppress(ValueError):
         array = np.asarray(value)
-    except ValueError:
-        raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}") from None
-    if array.dtype == object:
-        raise ValueError(f"{name} is {_describe(value)}, but the space is {space}")
-    return array
+        if array.dtype != object:
+            return array
+    raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}")
 
 
 def _check_observed_array(space: Any, kind: str, value: Any, name: str) -> None:
     array = _check_array(space, value, name)
     if kind == "discrete":
-        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+        _check_range(space, kind, array, name)
 
 
 def _check_unbounded_array(space: Any, kind: str, value: Any, name: str) -> None:
     array = np.asarray(_check_array(space, value, name))
     if kind == "box":
         check_finite(name, array)
-    elif kind == "multi_binary":
-        _check_range(array, 0, 1, name, space)
-    elif kind == "multi_discrete":
-        start = getattr(space, "start", 0)
-        _check_range(array, start, start + np.asarray(space.nvec) - 1, name, space)
     else:
-        _check_range(array, getattr(space, "start", 0), getattr(space, "start", 0) + space.n - 1, name, space)
+        _check_range(space, kind, array, name)
 
 
 def _check_acted_array(space: Any, kind: str, value: Any, name: str) -> None:
     _check_unbounded_array(space, kind, value, name)
     if kind == "box":
-        _check_range(np.asarray(value), space.low, space.high, name, space)
+        _check_range(space, kind, np.asarray(value), name)
 
 
-def _check_range(array: Any, low: Any, high: Any, name: str, space: Any) -> None:
+def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
+    if kind == "box":
+        low, high = space.low, space.high
+    elif kind == "multi_binary":
+        low, high = 0, 1
+    else:
+        low = getattr(space, "start", 0)
+        high = low + np.asarray(space.nvec if kind == "multi_discrete" else space.n) - 1
     if not ((array >= low) & (array <= high)).all():
         raise ValueError(f"{name} is {array}, which lies outside the space {space}")
 
 
 def _no_reward(reward: Any) -> TypeError:
     return TypeError(f"reward is {_describe(reward)}, expected a single number")
-
-
-def _item(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
 
 
 def _describe(value: Any) -> str:
@@ -462,24 +459,16 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
         warnings.warn(text, category, stacklevel=levels_to_the_caller())
 
 
-#: The remedy for what other parts of an agent were built with.
-CHOSEN_ONCE = "give it to a new agent, which takes over this one's state by save and load"
-
-
 class ConstructorOnly:
-    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read.
-
-    Args:
-        remedy: What to do instead, as errors say it.
-    """
-
-    def __init__(self, remedy: str = CHOSEN_ONCE) -> None:
-        self.remedy = remedy
+    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
         if self.name in vars(instance):
-            raise AttributeError(f"{self.name} of {type(instance).__name__} is fixed: {self.remedy}")
+            raise AttributeError(
+                f"{self.name} of {type(instance).__name__} is fixed: give it to a new agent, which takes over this "
+                "one's state by save and load"
+            )
         vars(instance)[self.name] = value

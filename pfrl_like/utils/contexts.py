@@ -152,9 +152,8 @@ def _forwards(*namespaces: Any) -> set[Callable[..., Any]]:
     return {cls.forward for cls in classes if hasattr(cls, "forward")}
 
 
-_KNOWN_FORWARDS = _forwards(
-    activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling
-) - {nn.RReLU.forward, nn.MultiheadAttention.forward}
+_KNOWN_FORWARDS = _forwards(activation, container, conv, flatten, linear, padding, pixelshuffle, pooling, upsampling)
+_KNOWN_FORWARDS -= {nn.RReLU.forward, nn.MultiheadAttention.forward}
 _KNOWN_FORWARDS |= {
     cls.forward
     for cls in (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.LocalResponseNorm, nn.Embedding, nn.EmbeddingBag, nn.RNNCell)

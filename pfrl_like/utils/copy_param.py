@@ -121,11 +121,7 @@ _cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictiona
 def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
     """The paired tensors; None for modules whose state does not consist of parameters and buffers alone."""
     pairs = _cache.get(target)
-    if pairs is None or not pairs.hold_for(source):
-        pairs = _find_pairs(source, target)
-        if pairs is not None:
-            _cache[target] = pairs
-    return pairs
+    return pairs if pairs is not None and pairs.hold_for(source) else _find_pairs(source, target)
 
 
 def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
@@ -142,6 +138,7 @@ def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
         floating = dst.is_floating_point() or dst.is_complex()
         (pairs.src if floating else pairs.discrete_src).append(sources[name][2])
         (pairs.dst if floating else pairs.discrete_dst).append(dst)
+    _cache[target] = pairs
     return pairs
 
 

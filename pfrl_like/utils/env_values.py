@@ -16,9 +16,8 @@ from pfrl_like.errors import EnvError
 
 
 def is_gymnasium(env: Any) -> bool:
-    """Whether this is a `gymnasium.Env`; gymnasium is not imported to find out."""
-    gymnasium = sys.modules.get("gymnasium")
-    return isinstance(env, getattr(gymnasium, "Env", ()))
+    """Whether this is a `gymnasium.Env`."""
+    return isinstance(env, gymnasium.Env)
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
@@ -40,12 +39,17 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     return obs, info
 
 
+_USUAL = [bool, bool, dict]  # of gymnasium's environments: terminated, truncated, info
+
+
 def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     """Turn what `step` returned, four values or five, into (obs, reward, terminated, truncated, info).
 
     Raises:
         EnvError: If it is neither, info is no dict, or a flag no single truth value.
     """
+    if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
+        return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
         came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
         raise EnvError(
@@ -64,8 +68,6 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
 
 
 def _as_bool(name: str, value: Any) -> bool:
-    if isinstance(value, bool | np.bool_):
-        return bool(value)
     try:
         plain = value.item() if hasattr(value, "item") else value
     except (TypeError, ValueError, RuntimeError):  # an array of several, a tensor of several
@@ -154,7 +156,28 @@ def mend_gym(env: Any) -> None:
             setattr(np, name, value)
 
 
-class EnvAdapter(gymnasium.Env[Any, Any]):
+class Forwarding:
+    """What stands around an object: other public attributes are those of the object."""
+
+    _inside = "env"  # the attribute that holds it
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == self._inside:  # copy and pickle ask before there is one
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        return getattr(getattr(self, self._inside), name)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{getattr(self, self._inside)}>"
+
+    __repr__ = __str__
+
+
+def _of_user_env(name: str, otherwise: Any) -> Any:
+    """A property that gives the environment's own attribute; something else if it has none."""
+    return property(lambda self: getattr(self.user_env, name, otherwise), doc=f"The environment's own `{name}`.")
+
+
+class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
     """Gymnasium's interface around an environment of gym or of PFRL's form; made by `as_gymnasium`.
 
     The spaces are the environment's own objects, not converted: their random streams stay those the user seeds, and
@@ -166,6 +189,11 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
     Attributes:
         user_env: The same object.
     """
+
+    _inside = "user_env"
+    spec = _of_user_env("spec", None)
+    metadata = _of_user_env("metadata", {})
+    render_mode = _of_user_env("render_mode", None)
 
     def __init__(self, env: Any) -> None:
         self.user_env = env
@@ -208,31 +236,6 @@ class EnvAdapter(gymnasium.Env[Any, Any]):
     def unwrapped(self) -> Any:
         """The environment below all wrappers."""
         return getattr(self.user_env, "unwrapped", self.user_env)
-
-    @property
-    def spec(self) -> Any:  # type: ignore[override]
-        """The environment's own `spec`, None if it has none."""
-        return getattr(self.user_env, "spec", None)
-
-    @property
-    def metadata(self) -> Any:  # type: ignore[override]
-        """The environment's own `metadata`, empty if it has none."""
-        return getattr(self.user_env, "metadata", {})
-
-    @property
-    def render_mode(self) -> Any:  # type: ignore[override]
-        """The environment's own `render_mode`, None if it has none."""
-        return getattr(self.user_env, "render_mode", None)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "user_env":  # copy and pickle ask before there is a user_env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.user_env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.user_env}>"
-
-    __repr__ = __str__
 
 
 SpaceKind = Literal["box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", "other"]
@@ -289,12 +292,8 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 def box_class(space: Any) -> Any:
     """The class `Box` of the library that made a space; gymnasium's for a space of neither library."""
-    library = type(space).__module__.partition(".")[0]
-    if library == "gym":
-        return sys.modules["gym.spaces"].Box
-    from gymnasium.spaces import Box
-
-    return Box
+    is_of_gym = type(space).__module__.partition(".")[0] == "gym"
+    return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
 
 def action_size_of(space: Any) -> int:

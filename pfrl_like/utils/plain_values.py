@@ -5,7 +5,7 @@ import copy
 import difflib
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -53,19 +53,15 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What `to_json` was given.
+    """What `to_json` or `many_to_json` was given.
 
     Raises:
         ValueError: If it is no such value.
     """
-    return _read(_from_json, value)
-
-
-def _read(read: Callable[[Any], Any], plain: Any) -> Any:
     try:
-        return read(plain)
+        return _from_json(value)
     except (TypeError, ValueError, KeyError, AttributeError, RuntimeError) as error:
-        raise ValueError(f"it is {plain!r:.100}, which is no saved value") from error
+        raise ValueError(f"it is {value!r:.100}, which is no saved value") from error
 
 
 def _from_json(value: Any) -> Any:
@@ -73,6 +69,11 @@ def _from_json(value: Any) -> Any:
         return [_from_json(part) for part in value]
     if not isinstance(value, dict):
         return value
+    if "stack" in value:
+        stack = _array_of(*value["stack"])
+        if not stack.nbytes:
+            raise ValueError("a stack of nothing")
+        return list(stack) if value["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
     [(kind, content)] = value.items()
     if kind == "tuple":
         return tuple(_from_json(part) for part in content)
@@ -101,25 +102,6 @@ def many_to_json(values: Sequence[Any]) -> Any:
     if alike and values[0].nbytes:  # of nothing, a short text could tell of any number
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
-
-
-def many_from_json(plain: Any) -> list[Any]:
-    """What `many_to_json` was given.
-
-    Raises:
-        ValueError: If it is no such list.
-    """
-    many: list[Any] = _read(_many_from_json, plain)
-    return many
-
-
-def _many_from_json(plain: Any) -> list[Any]:
-    if isinstance(plain, list):
-        return [_from_json(part) for part in plain]
-    stack = _array_of(*plain["stack"])
-    if not stack.nbytes:
-        raise ValueError("a stack of nothing")
-    return list(stack) if plain["scalars"] or stack.ndim > 1 else [np.array(item) for item in stack]
 
 
 def _text_of(array: NDArray[Any]) -> list[Any]:

@@ -145,10 +145,8 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
         return layer(packed_input, recurrent_state)[0]
     at = (torch.arange(count) < batch_sizes.unsqueeze(1)).flatten().nonzero().squeeze(1)
     padded = rows.new_zeros(length * count, rows.shape[1]).index_copy(0, at, rows).view(length, count, -1)
-    if layer.batch_first:
-        output = layer(padded.transpose(0, 1), recurrent_state)[0].transpose(0, 1)
-    else:
-        output = layer(padded, recurrent_state)[0]
+    axis = int(layer.batch_first)
+    output = layer(padded.transpose(0, axis), recurrent_state)[0].transpose(0, axis)
     return packed_input._replace(data=output.reshape(length * count, -1).index_select(0, at))
 
 

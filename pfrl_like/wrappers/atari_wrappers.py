@@ -162,6 +162,13 @@ def _check_meaning(env: Any, action: int, meaning: str) -> None:
         raise ValueError(f"env has actions of the meanings {meanings}, expected {meaning!r} as number {action}")
 
 
+def _box_of(env: Any) -> Any:
+    """The observation space, which must be a Box."""
+    if space_kind(env.observation_space) != "box":
+        raise ValueError(f"env has the observation space {env.observation_space}, expected a Box")
+    return env.observation_space
+
+
 class ScaledFloatFrame(Wrapper):
     """Divide observations by 255, as float32.
 
@@ -178,9 +185,7 @@ class ScaledFloatFrame(Wrapper):
 
     def __init__(self, env: Any) -> None:
         super().__init__(env)
-        space = env.observation_space
-        if space_kind(space) != "box":
-            raise ValueError(f"env has the observation space {space}, expected a Box")
+        space = _box_of(env)
         low, high = self.observation(space.low), self.observation(space.high)
         self.observation_space = box_class(space)(low, high, dtype=np.float32)
 
@@ -206,9 +211,7 @@ class MaxAndSkipEnv(Wrapper):
     def __init__(self, env: Any, skip: int = 4) -> None:
         super().__init__(env)
         check_counts(skip=skip)
-        space = env.observation_space
-        if space_kind(space) != "box":
-            raise ValueError(f"env has the observation space {space}, expected a Box")
+        space = _box_of(env)
         self._skip = skip
         self._last_two = np.zeros((2, *space.shape), space.dtype)
 
@@ -271,18 +274,14 @@ def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any
     try:
         import ale_py
     except ImportError as error:
-        raise ImportError(
-            'make_atari needs the package ale-py: install the extra "atari", or "ale-py>=0.12"'
-        ) from error
+        raise ImportError('make_atari needs ale-py: install the extra "atari", or "ale-py>=0.12"') from error
     import gymnasium
 
     gymnasium.register_envs(ale_py)
     if not str(gymnasium.spec(env_id).entry_point).startswith("ale_py."):
         raise ValueError(f'env_id is {env_id!r}, expected an Atari game such as "PongNoFrameskip-v4" or "ALE/Pong-v5"')
-    limit = max_frames or None
-    env = gymnasium.make(
-        env_id, frameskip=1, max_num_frames_per_episode=limit, **{"disable_env_checker": True, **kwargs}
-    )
+    options = {"max_num_frames_per_episode": max_frames or None, "disable_env_checker": True, **kwargs}
+    env = gymnasium.make(env_id, frameskip=1, **options)
     return MaxAndSkipEnv(NoopResetEnv(env, noop_max=30), skip=4)
 
 

@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_choice, check_counts
 from pfrl_like.utils.env_values import box_class, space_kind
 from pfrl_like.utils.plain_values import from_json, to_json
 from pfrl_like.wrappers.wrapper import Wrapper
@@ -62,8 +62,7 @@ def stack_axis_of(channel_order: str) -> int:
     Raises:
         ValueError: If the order is neither "hwc" nor "chw".
     """
-    if channel_order not in _STACK_AXES:
-        raise ValueError(f'channel_order is {channel_order!r}, expected "hwc" or "chw"')
+    check_choice("channel_order", channel_order, _STACK_AXES)
     return _STACK_AXES[channel_order]
 
 

@@ -1,17 +1,19 @@
 """Stacks of frames over several environments at once, made in the process of the agent."""
 
-import sys
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from gymnasium.vector import VectorEnv as VectorEnvOfGymnasium
+
 from pfrl_like.env import VectorEnv
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.env_values import Forwarding
 from pfrl_like.utils.plain_values import from_json, to_json
-from pfrl_like.wrappers.frames import LazyFrames, push_frame, stacked_space
+from pfrl_like.wrappers.frames import GymnasiumFrameStack, LazyFrames, push_frame, stacked_space
 
 
-class VectorEnvWrapper(VectorEnv):
+class VectorEnvWrapper(Forwarding, VectorEnv):
     """Base of the wrappers of vector environments: override `reset` and `step`.
 
     Other public attributes are those of the vector environment.
@@ -56,16 +58,6 @@ class VectorEnvWrapper(VectorEnv):
         """The vector environment below all wrappers."""
         return self.env.unwrapped
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        return getattr(self.env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.env}>"
-
-    __repr__ = __str__
-
 
 class VectorFrameStack(VectorEnvWrapper):
     """Observe the last `k` frames of each environment, as `FrameStack` does for one.
@@ -88,9 +80,7 @@ class VectorFrameStack(VectorEnvWrapper):
 
     def __new__(cls, env: Any, k: int, stack_axis: int = 0) -> Any:
         """Choose the class by the environment."""
-        if isinstance(env, getattr(sys.modules.get("gymnasium.vector"), "VectorEnv", ())):
-            from pfrl_like.wrappers.frames import GymnasiumFrameStack
-
+        if isinstance(env, VectorEnvOfGymnasium):
             return GymnasiumFrameStack(env, k, stack_axis)
         return super().__new__(cls)
 

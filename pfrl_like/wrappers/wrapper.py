@@ -2,16 +2,17 @@
 
 import functools
 import inspect
-import sys
 from typing import Any
 
+import gymnasium
 import numpy as np
 
 from pfrl_like.env import is_gymnasium, mend_gym, reset_values
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.env_values import Forwarding
 
 
-class Wrapper:
+class Wrapper(Forwarding):
     """Base of the wrappers: override `observation`, `reward` or `action`, or `reset` and `step` themselves.
 
     `step` gives four or five values and `reset` an observation or a pair, as the environment inside does. Around a
@@ -30,8 +31,7 @@ class Wrapper:
         if not is_gymnasium(env):
             return object.__new__(cls)
         self: Wrapper = _new(cls)
-        call = inspect.signature(cls.__init__).bind(self, env, *args, **kwargs)
-        _record_arguments(self, call)
+        _record_arguments(self, inspect.signature(cls.__init__).bind(self, env, *args, **kwargs))
         return self
 
     def __init__(self, env: Any) -> None:
@@ -39,7 +39,7 @@ class Wrapper:
             raise TypeError(f"env is {env!r}, expected an environment: an object with the methods reset and step")
         mend_gym(env)
         if is_gymnasium(self):
-            sys.modules["gymnasium"].Wrapper.__init__(self, env)
+            gymnasium.Wrapper.__init__(self, env)  # type: ignore[arg-type]
         else:
             self.env = env
 
@@ -73,17 +73,10 @@ class Wrapper:
         """What the environment gets of an action."""
         return action
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "env":  # copy and pickle ask before there is an env
-            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
-        if name == "unwrapped":
-            return getattr(self.env, "unwrapped", self.env)
-        return getattr(self.env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self.env}>"
-
-    __repr__ = __str__
+    @property
+    def unwrapped(self) -> Any:
+        """The environment below all wrappers."""
+        return getattr(self.env, "unwrapped", self.env)
 
 
 def has_ended(result: Any) -> bool:
@@ -108,23 +101,16 @@ def _new(cls: Any) -> Any:
 
 def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
     """Let `env.spec` remember how the wrapper was made, so that `gymnasium.make(env.spec)` makes it again."""
-    saved: dict[str, Any] = {}
-    for name, value in call.arguments.items():
-        if call.signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            saved.update(value)
-        else:
-            saved[name] = value
+    saved = dict(call.arguments)
+    for name, parameter in call.signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            saved |= saved.pop(name, {})
     _, _, *names = saved  # self and env
     self._saved_kwargs = {name: saved[name] for name in names}
 
 
 @functools.cache
 def _gymnasium_class(cls: Any) -> Any:
-    import gymnasium
-
-    if issubclass(cls, gymnasium.Wrapper):
-        return cls
-
     def reduce(self: Wrapper) -> Any:  # the class has no name by which pickle could find it
         return _new, (cls,), self.__dict__
 

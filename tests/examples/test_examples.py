@@ -4,6 +4,7 @@ import json
 import runpy
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,9 @@ MUJOCO = [name for name in NAMES if name.startswith("mujoco/")]
 
 #: An update needs a filled buffer: the trainers are told to begin early, so that they learn, too.
 EARLY = ["--replay-start-size", "40", "--minibatch-size", "8", "--eval-n-runs", "1"]
-EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", "--eval-n-runs", "1", "--eval-interval", "60"]
-EARLY_ROLLOUT = ["--update-interval", "50", "--epochs", "2", "--eval-n-runs", "1", "--eval-interval", "60"]
+EARLY_SCORE = ["--eval-n-runs", "1", "--eval-interval", "60"]
+EARLY_PIXELS = ["--replay-start-size", "90", "--batch-size", "4", *EARLY_SCORE]
+EARLY_ROLLOUT = ["--update-interval", "50", "--epochs", "2", *EARLY_SCORE]
 SHORT_GAMES = ["--max-frames", "100", "--n-best-episodes", "1"]
 
 #: What the trainers are told in place of the above, if anything.
@@ -33,17 +35,9 @@ EARLY_OF = {
     "mujoco/train_ppo.py": EARLY_ROLLOUT,
     "mujoco/train_trpo.py": ["--update-interval", "50", "--eval-n-runs", "1"],
     "atari/train_ppo_batch_ale.py": [*EARLY_ROLLOUT, *SHORT_GAMES, "--batch-size", "10"],
-    "atari/train_a2c_batch_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
-    "atari/train_a3c_ale.py": [*SHORT_GAMES, "--eval-n-runs", "1", "--eval-interval", "60"],
-    "atari/train_acer_ale.py": [
-        *SHORT_GAMES,
-        "--eval-n-runs",
-        "1",
-        "--eval-interval",
-        "60",
-        "--replay-start-size",
-        "9",
-    ],
+    "atari/train_a2c_batch_ale.py": [*SHORT_GAMES, *EARLY_SCORE],
+    "atari/train_a3c_ale.py": [*SHORT_GAMES, *EARLY_SCORE],
+    "atari/train_acer_ale.py": [*SHORT_GAMES, *EARLY_SCORE, "--replay-start-size", "9"],
 }
 EARLY_IN = {
     "gym": EARLY,
@@ -74,6 +68,21 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp
         return capsys.readouterr().out
 
     return run
+
+
+def saved_by(output: str) -> Path:
+    """The agent that an example says that it has saved."""
+    return Path(output.split("--load ")[1].strip())
+
+
+@pytest.fixture
+def demonstrate(run):
+    """Let an example show a saved agent, and check that it tells the score."""
+
+    def demonstrate(example: str, *flags: str, load: Any) -> None:
+        assert "mean:" in run(example, *flags, "--demo", "--load", str(load), "--eval-n-runs", "1")
+
+    return demonstrate
 
 
 def test_parts_are_checked(run):
@@ -138,10 +147,9 @@ def test_choices_of_the_pixel_examples_run(example, choice, run):
         pytest.param("gym/train_async.py", ["--agent", "ACER"], marks=pytest.mark.slow),
     ],
 )
-def test_choices_of_the_small_actor_critics_learn_and_are_demonstrated(example, choice, run):
+def test_choices_of_the_small_actor_critics_learn_and_are_demonstrated(example, choice, run, demonstrate):
     output = run(example, "--steps", "220", *early(example), *choice)
-    told = output.split("--load ")[1].strip()
-    assert "mean:" in run(example, *choice, "--demo", "--load", told, "--eval-n-runs", "1")
+    demonstrate(example, *choice, load=saved_by(output))
 
 
 @pytest.mark.parametrize("example", ATARI + MUJOCO)
@@ -154,7 +162,7 @@ def test_no_trainer_downloads_anything(example, run, capsys):
 def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     pytest.importorskip("ale_py")
     output = run("atari/train_dqn_ale.py", "--steps", "5", "--eval-interval", "9", "--arch", "nature")
-    told = Path(output.split("--load ")[1].strip())
+    told = saved_by(output)
     demo = ["--arch", "nature", "--demo", "--eval-n-runs", "1", "--max-frames", "40"]
     assert "mean:" in run("atari/train_dqn_ale.py", *demo, "--load", str(told))
     assert len(list(tmp_path.glob("results/*"))) == 1
@@ -165,26 +173,23 @@ def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     assert "mean:" in run("atari/train_dqn_ale.py", *demo, *pretrained)
 
 
-def test_a_saved_minatar_agent_can_be_demonstrated(run):
+def test_a_saved_minatar_agent_can_be_demonstrated(run, demonstrate):
     pytest.importorskip("minatar")
-    agent = ["--agent", "IQN", "--env", "Breakout"]
-    told = (
-        run("minatar/train_dqn_minatar.py", "--steps", "5", "--eval-interval", "9", *agent).split("--load ")[1].strip()
-    )
-    assert "mean:" in run("minatar/train_dqn_minatar.py", *agent, "--demo", "--load", told, "--eval-n-runs", "1")
+    example, agent = "minatar/train_dqn_minatar.py", ["--agent", "IQN", "--env", "Breakout"]
+    demonstrate(example, *agent, load=saved_by(run(example, "--steps", "5", "--eval-interval", "9", *agent)))
 
 
 @pytest.mark.parametrize(
     "example", [pytest.param(name, marks=[] if name == "mujoco/train_td3.py" else pytest.mark.slow) for name in MUJOCO]
 )
-def test_a_saved_mujoco_agent_can_be_demonstrated(example, run, tmp_path):
+def test_a_saved_mujoco_agent_can_be_demonstrated(example, run, demonstrate, tmp_path):
     pytest.importorskip("mujoco")
-    told = run(example, "--steps", "100", "--outdir", "runs", *early(example)).split("--load ")[1].strip()
+    told = saved_by(run(example, "--steps", "100", "--outdir", "runs", *early(example)))
     (record,) = tmp_path.glob("runs/*/run.json")
     assert json.loads(record.read_text())["versions"]["mujoco"]
-    assert "mean:" in run(example, "--demo", "--load", told, "--eval-n-runs", "1")
-    Path(told).rename(Path(told).parent / "final")
-    pretrained = ["--load-pretrained", str(Path(told).parent), "--pretrained-type", "final"]
+    demonstrate(example, load=told)
+    told.rename(told.parent / "final")
+    pretrained = ["--load-pretrained", str(told.parent), "--pretrained-type", "final"]
     assert "mean:" in run(example, "--demo", *pretrained, "--eval-n-runs", "1")
     assert not (tmp_path / "results").exists()
 
@@ -206,15 +211,11 @@ def test_each_mujoco_trainer_has_a_reproduction_with_its_command_seeds_and_versi
 
 
 def test_scores_of_finished_runs_become_a_table(run, tmp_path, capsys):
-    versions = {"mujoco": "3.17.0"}
-    for name, seed, outcome, means in [
-        ("a", 0, "finished", "1 7 5"),
-        ("b", 1, "finished", "1 9 9"),
-        ("c", 2, "x", "3"),
-    ]:
+    record = {"agent": "TD3", "env": "Hopper-v5", "steps": 100, "versions": {"mujoco": "3.17.0"}}
+    runs = [("a", 0, "finished", "1 7 5"), ("b", 1, "finished", "1 9 9"), ("c", 2, "x", "3")]
+    for name, seed, outcome, means in runs:
         (tmp_path / name).mkdir()
-        record = {"agent": "TD3", "env": "Hopper-v5", "steps": 100, "outcome": outcome, "versions": versions}
-        (tmp_path / name / "run.json").write_text(json.dumps(record))
+        (tmp_path / name / "run.json").write_text(json.dumps(record | {"outcome": outcome}))
         (tmp_path / name / "args.txt").write_text(json.dumps({"seed": seed}))
         (tmp_path / name / "scores.txt").write_text("\n".join(["steps\tmean", *(f"9\t{m}" for m in means.split())]))
     table = run("mujoco/reproduction/table_of_scores.py", str(tmp_path))
@@ -261,47 +262,40 @@ def test_quickstart_leaves_an_agent_and_a_learning_curve(run, tmp_path):
         assert (outdir / name).stat().st_size > 0, name
 
 
-def test_a_saved_agent_can_be_demonstrated(run, tmp_path):
-    output = run("gym/train_dqn.py", "--steps", "60", *EARLY)
+def test_a_saved_agent_can_be_demonstrated(run, demonstrate, tmp_path):
+    told = saved_by(run("gym/train_dqn.py", "--steps", "60", *EARLY))
     (saved,) = tmp_path.glob("results/*/60_finish")
-    told = output.split("--load ")[1].strip()
     assert saved.samefile(told)
-    assert "mean:" in run("gym/train_dqn.py", "--demo", "--load", told, "--eval-n-runs", "1")
+    demonstrate("gym/train_dqn.py", load=told)
 
 
 @pytest.mark.parametrize(
     "agent", ["IQN", "Rainbow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("DoubleIQN", "QRDQN", "FQF"))]
 )
-def test_distributional_agents_learn_and_are_demonstrated(run, tmp_path, agent):
+def test_distributional_agents_learn_and_are_demonstrated(run, demonstrate, tmp_path, agent):
     often = ["--update-interval", "10", "--target-update-interval", "10", "--n-times-update", "2"]
-    output = run(
-        "gym/train_distributional.py", "--agent", agent, "--steps", "100", "--eval-interval", "50", *EARLY, *often
-    )
+    example = "gym/train_distributional.py"
+    output = run(example, "--agent", agent, "--steps", "100", "--eval-interval", "50", *EARLY, *often)
     (scores,) = tmp_path.glob("results/*/scores.txt")
     header, *_, last = (line.split("\t") for line in scores.read_text().splitlines())
     assert dict(zip(header, last, strict=True))["n_updates"] == "12"  # two at each of the steps 50, 60, ..., 100
-    told = output.split("--load ")[1].strip()
-    assert "mean:" in run(
-        "gym/train_distributional.py", "--agent", agent, "--demo", "--load", told, "--eval-n-runs", "1"
-    )
-
-
-@pytest.mark.parametrize("env", ["Pendulum-v1", "FrozenLake-v1"])
-@pytest.mark.parametrize("example", ["gym/train_dqn.py", "gym/train_categorical_dqn.py", "gym/train_distributional.py"])
-def test_environments_that_do_not_fit_are_refused(run, example, env):
-    with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and discrete actions"):
-        run(example, "--env", env)
+    demonstrate(example, "--agent", agent, load=saved_by(output))
 
 
 @pytest.mark.parametrize(
     ("example", "env", "actions"),
     [
+        *(
+            (f"gym/train_{name}.py", env, "discrete")
+            for name in ("dqn", "categorical_dqn", "distributional")
+            for env in ("Pendulum-v1", "FrozenLake-v1")
+        ),
         ("gym/train_actor_critic_pendulum.py", "CartPole-v1", "continuous"),
         ("gym/train_ppo.py", "FrozenLake-v1", "discrete or continuous"),
         ("mujoco/train_trpo.py", "CartPole-v1", "continuous"),
     ],
 )
-def test_environments_that_do_not_fit_an_actor_critic_are_refused(run, example, env, actions):
+def test_environments_that_do_not_fit_are_refused(run, example, env, actions):
     with pytest.raises(SystemExit, match=f"{env} has the observations .* needs vectors and {actions} actions"):
         run(example, "--env", env)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
+from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
 from pfrl_like.dataset.table import SAME_ROW
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
-from pfrl_like.storage.budget import Budget, refused
+from pfrl_like.storage.atomic import refused
 
 #: And a number: a part of a tuple, as Minari calls it.
 INDEX = "_index_"

@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Flat, flat_from
+from pfrl_like.dataset.flat import ARRAYS, CONVENTIONS, FORMAT, Budget, Flat, flat_from
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, open_regular
-from pfrl_like.storage.budget import Budget, refused
+from pfrl_like.storage.atomic import refused
 
 _SUFFIX = ".npy"
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import make_agent
+from agent_parts import make_agent, make_batch
 from on_policy_parts import ON_POLICY, make_nets, make_on_policy
 from registry import arguments_of, obs_size
 from torch import Tensor, nn
@@ -51,11 +51,10 @@ def refused(agent: Any, outdir: Path, scale: float = 100.0, noise: float = 0.0) 
     def spoil(env: Any, agent: Any, t: int) -> None:
         if t == 20:
             agent.model[1].noise = noise
-            g = torch.Generator().manual_seed(0)
-            obs, next_obs = scale * torch.randn(2, 8, 5, generator=g)
-            action, reward = torch.randint(2, (8,), generator=g), torch.randn(8, generator=g)
+            batch = make_batch(0)
+            batch = batch.replace(obs=scale * batch.obs, next_obs=scale * batch.next_obs)
             for _ in range(50):
-                agent.update(Batch(obs, action, reward, next_obs, torch.full((8,), 0.9)))
+                agent.update(batch)
 
     with pytest.raises(NonFiniteError):
         train_agent(agent, Chain(time_limit=7), 30, outdir, step_hooks=[spoil])
@@ -90,14 +89,7 @@ def test_the_update_is_made_again_from_the_streams_before_it(tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["continuation", "future"])  # records of before have the second
 def test_the_steps_after_a_minibatch_are_read(name: str, tmp_path: Path) -> None:
     row, none = torch.zeros(1), torch.zeros(0)
-    after = {
-        "first": torch.tensor([-1]),
-        "reward": none,
-        "discount": none,
-        "next_obs": none,
-        "after": none,
-        "cut": none,
-    }
+    after = {"first": torch.tensor([-1]), **dict.fromkeys(("reward", "discount", "next_obs", "after", "cut"), none)}
     fields = {"obs": row, "action": row, "reward": row, "next_obs": row, "discount": row, name: after}
     torch.save(fields, tmp_path / "batch.pt")
     batch = _read_batch(str(tmp_path / "batch.pt"))
@@ -128,12 +120,10 @@ def test_a_compiled_update_is_diagnosed_as_it_is_written(monkeypatch: pytest.Mon
     monkeypatch.setattr(torch, "compile", lambda region, **_: region)  # which would take half a minute
     q_function = nn.Sequential(nn.Linear(5, 4), Root(), nn.Linear(4, 2), DiscreteActionValueHead())
     agent = make_agent(q_function=q_function, compile=True)
-    g = torch.Generator().manual_seed(0)
-    obs, next_obs = torch.rand(2, 8, 5, generator=g)
-    batch = Batch(obs, torch.randint(2, (8,), generator=g), torch.randn(8), next_obs, torch.full((8,), 0.9))
+    batch = make_batch(0)
     for _ in range(3):
         agent.update(batch)
-    bad = batch.replace(obs=torch.linspace(-1e3, 1e3, 5) * obs)
+    bad = batch.replace(obs=torch.linspace(-1e3, 1e3, 5) * batch.obs.abs())
     with pytest.raises(NonFiniteError) as refusal:
         agent.update(bad)
     assert refusal.value.batch is bad

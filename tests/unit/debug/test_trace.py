@@ -3,6 +3,7 @@
 import copy
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,11 +26,21 @@ from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers.frames import LazyFrames
 
 
-def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path / "a")
-    run(tmp_path / "b")
-    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    out = capsys.readouterr().out
+@pytest.fixture
+def diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Makes two runs, the second with a mishap; returns what the command says of them."""
+
+    def diff(status: int, *flags: str, **mishap: int) -> str:
+        run(tmp_path / "a")
+        run(tmp_path / "b", **mishap)
+        assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b"), *flags]) == status
+        return capsys.readouterr().out
+
+    return diff
+
+
+def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, diff: Callable[..., str]) -> None:
+    out = diff(0)
     assert "steps: the same up to step 50" in out and "tensors: the same up to step 50" in out
     records = read_records(str(tmp_path / "a"))
     assert records["t"].tolist() == [*range(1, 51)]
@@ -37,11 +48,8 @@ def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, capsys: pyte
     assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [0, 20, 40, 50]
 
 
-def test_another_answer_of_the_environment_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path / "a")
-    run(tmp_path / "b", reward_at=23)
-    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
-    assert "the first that differs is step 23, in its reward; the environment gave another" in capsys.readouterr().out
+def test_another_answer_of_the_environment_is_named(diff: Callable[..., str]) -> None:
+    assert "the first that differs is step 23, in its reward; the environment gave another" in diff(1, reward_at=23)
 
 
 def test_other_parameters_are_named(

@@ -5,7 +5,7 @@ import time
 
 from time_parts import wait_until
 
-from pfrl_like.distributed.agent_proxy import FairLock
+from pfrl_like.distributed.learner import FairLock
 
 
 def test_one_at_a_time_is_in():

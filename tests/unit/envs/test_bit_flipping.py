@@ -81,5 +81,5 @@ def test_it_keeps_the_contracts_of_environments():
 
 @pytest.mark.parametrize("name", ["n_bits", "max_steps"])
 def test_sizes_below_one_are_refused(name):
-    with pytest.raises(ValueError, match=f"{name}: got 0, expected at least 1"):
+    with pytest.raises(ValueError, match=f"{name} is 0, expected an integer from 1 on"):
         BitFlipping(**{name: 0})

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import cloudpickle
 import gymnasium
@@ -77,11 +78,6 @@ def same(a, b):
     return a == b
 
 
-def make(observations, space=None, n=2, **options):
-    options.setdefault("start_method", "fork")
-    return MultiprocessVectorEnv([lambda: Scripted(observations, space)] * n, **options)
-
-
 @pytest.mark.parametrize(
     "method", [pytest.param(method, marks=[] if method in QUICK_METHODS else pytest.mark.slow) for method in METHODS]
 )
@@ -137,50 +133,61 @@ OBSERVATIONS = {
 }
 
 
+@pytest.fixture
+def make():
+    """Makes environments that have been reset, and that are closed in the end."""
+    made = []
+
+    def make(observations=IMAGES, space=BOX, n=2, kind=Scripted, **options):
+        options.setdefault("start_method", "fork")
+        made.append(MultiprocessVectorEnv([lambda: kind(observations, space)] * n, **options))
+        made[-1].reset()
+        return made[-1]
+
+    yield make
+    for env in made:
+        env.close()
+
+
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("name", OBSERVATIONS)
-def test_every_observation_arrives_as_it_was(name, shared_memory):
+def test_every_observation_arrives_as_it_was(make, name, shared_memory):
     space, observations = OBSERVATIONS[name]
     env = make(observations, space, shared_memory=shared_memory)
     came = [env.reset(), env.step([0, 0])[0], env.step([0, 0])[0]]
     for obs, expected in zip(came, observations, strict=True):
         assert all(same(one, expected) for one in obs)
-    env.close()
 
 
-def test_observations_are_not_overwritten_by_later_ones():
-    env = make(IMAGES, BOX)
+def test_observations_are_not_overwritten_by_later_ones(make):
+    env = make()
     first = env.reset()
     env.step([0, 0])
     assert first[0].max() == 0
     first[1][:] = 9
     assert env.reset([True, True])[1].max() == 1
-    env.close()
 
 
-def test_no_name_of_shared_memory_stays_while_the_envs_run():
+def test_no_name_of_shared_memory_stays_while_the_envs_run(make):
     own = f"pl_{os.getpid()}_*"
     before = set(Path("/dev/shm").glob(own))
-    env = make(IMAGES, BOX)
+    make()
     assert not set(Path("/dev/shm").glob(own)) - before
-    env.close()
 
 
-def test_without_shared_memory_on_the_machine_the_pipe_serves(monkeypatch):
+def test_without_shared_memory_on_the_machine_the_pipe_serves(make, monkeypatch):
     def refuse(layout):
         raise OSError("No space left on device")
 
     monkeypatch.setattr("pfrl_like.envs.env_workers.SharedArrays", refuse)
     with pytest.warns(UserWarning, match="No space left"):
-        env = make(IMAGES, BOX)
+        env = make()
     assert env.reset()[0].max() == 0
-    env.close()
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_env_that_raises_ends_the_step_with_its_traceback(method):
-    env = make(IMAGES, BOX, start_method=method)
-    env.reset()
+def test_env_that_raises_ends_the_step_with_its_traceback(make, method):
+    env = make(start_method=method)
     pids = [info["pid"] for info in env.step([0, 0])[3]]
     with pytest.raises(WorkerError, match="worker 1 raised ValueError: the env's own reason") as caught:
         env.step([0, 1])
@@ -193,10 +200,9 @@ def test_env_that_raises_ends_the_step_with_its_traceback(method):
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_killed_worker_ends_the_step_at_once(method, monkeypatch):
+def test_killed_worker_ends_the_step_at_once(make, method, monkeypatch):
     monkeypatch.setattr(supervisor, "_GLANCE", 10 * PATIENCE)  # nobody looks at it without being told
-    env = make(IMAGES, BOX, start_method=method)
-    env.reset()
+    env = make(start_method=method)
     pids = [info["pid"] for info in env.step([0, 0])[3]]
     with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)") as caught:
         env.step([2, 0])
@@ -206,9 +212,8 @@ def test_killed_worker_ends_the_step_at_once(method, monkeypatch):
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_worker_killed_between_two_steps_is_named():
-    env = make(IMAGES, BOX)
-    env.reset()
+def test_worker_killed_between_two_steps_is_named(make):
+    env = make()
     pids = [info["pid"] for info in env.step([0, 0])[3]]
     os.kill(pids[1], signal.SIGKILL)
     with pytest.raises(WorkerError, match="worker 1 was killed"):
@@ -223,9 +228,8 @@ def hanging_takes_time(own_time, monkeypatch):
 
 
 @pytest.mark.usefixtures("hanging_takes_time")
-def test_step_that_takes_too_long_is_ended():
-    env = make(IMAGES, BOX, step_timeout=1.0)
-    env.reset()
+def test_step_that_takes_too_long_is_ended(make):
+    env = make(step_timeout=1.0)
     told = "worker 0 has not answered in time: it was asked for 'step', and step_timeout is 1 s"
     with pytest.raises(WorkerError, match=told) as caught:
         env.step([3, 0])
@@ -246,9 +250,8 @@ HARM = {"raises": 1, "is killed": 2, "hangs": 3}
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.usefixtures("hanging_takes_time")
-def test_worker_that_fails_is_replaced_and_its_episode_cut_off(harm, shared_memory, caplog):
-    env = make(IMAGES, BOX, step_timeout=1.0, on_worker_failure="restart", shared_memory=shared_memory)
-    env.reset()
+def test_worker_that_fails_is_replaced_and_its_episode_cut_off(make, harm, shared_memory, caplog):
+    env = make(step_timeout=1.0, on_worker_failure="restart", shared_memory=shared_memory)
     env.step([0, 0])
     obs, rewards, dones, infos = env.step([HARM[harm], 0])
     assert [int(one.max()) for one in obs] == [1, 2]  # its last one again
@@ -264,9 +267,8 @@ def test_worker_that_fails_is_replaced_and_its_episode_cut_off(harm, shared_memo
     assert not multiprocessing.active_children()
 
 
-def test_after_so_many_failures_they_are_raised():
-    env = make(IMAGES, BOX, on_worker_failure="restart", max_restarts=2)
-    env.reset()
+def test_after_so_many_failures_they_are_raised(make):
+    env = make(on_worker_failure="restart", max_restarts=2)
     for _ in range(2):
         assert "worker_restarted" in env.step([1, 0])[3][0]
         env.reset()
@@ -276,20 +278,17 @@ def test_after_so_many_failures_they_are_raised():
     assert not multiprocessing.active_children()
 
 
-def test_all_workers_may_be_replaced_in_one_step():
-    env = make(IMAGES, BOX, n=3, on_worker_failure="restart")
-    env.reset()
+def test_all_workers_may_be_replaced_in_one_step(make):
+    env = make(n=3, on_worker_failure="restart")
     _, _, _, infos = env.step([2, 1, 2])
     assert ["worker_restarted" in info for info in infos] == [True] * 3
     assert len(env.reset()) == 3
-    env.close()
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
-def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_once(shared_memory, monkeypatch):
+def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_once(make, shared_memory, monkeypatch):
     monkeypatch.setattr(supervisor, "_GLANCE", 0.0)  # as if each took long to begin
-    env = make(IMAGES, BOX, n=3, on_worker_failure="restart", max_restarts=3, shared_memory=shared_memory)
-    env.reset()
+    env = make(n=3, on_worker_failure="restart", max_restarts=3, shared_memory=shared_memory)
     for process in env._workers.processes:
         process.kill()
         process.join()
@@ -297,12 +296,10 @@ def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_onc
     assert env._workers.n_restarted == 3
     env.reset()
     assert [int(one.max()) for one in env.step([0, 0, 0])[0]] == [1, 1, 1]
-    env.close()
 
 
-def test_worker_that_dies_between_two_steps_is_replaced():
-    env = make(IMAGES, BOX, on_worker_failure="restart")
-    env.reset()
+def test_worker_that_dies_between_two_steps_is_replaced(make):
+    env = make(on_worker_failure="restart")
     pids = [info["pid"] for info in env.step([0, 0])[3]]
     os.kill(pids[0], signal.SIGKILL)
     env._workers.processes[0].join()
@@ -310,10 +307,9 @@ def test_worker_that_dies_between_two_steps_is_replaced():
     obs, _, _, infos = env.step([0, 0])
     assert [int(one.max()) for one in obs] == [1, 1]
     assert ["worker_restarted" in info for info in infos] == [True, False]
-    env.close()
 
 
-def test_worker_that_fails_in_a_reset_is_replaced_in_it(tmp_path):
+def test_worker_that_fails_in_a_reset_is_replaced_in_it(make, tmp_path):
     class Env(Scripted):
         def reset(self):
             if not (tmp_path / "once").exists():
@@ -321,10 +317,9 @@ def test_worker_that_fails_in_a_reset_is_replaced_in_it(tmp_path):
                 raise ValueError("once")
             return super().reset()
 
-    env = MultiprocessVectorEnv([lambda: Env(IMAGES, BOX)], "fork", on_worker_failure="restart", max_restarts=1)
+    env = make(kind=Env, n=1, on_worker_failure="restart", max_restarts=1)
     assert env.reset()[0].max() == 0
     assert env.step([0])[3][0].keys() == {"pid"}
-    env.close()
 
 
 class Fatal(gymnasium.Wrapper):
@@ -386,17 +381,15 @@ def test_an_agent_learns_that_the_episode_was_cut_off(tmp_path):
         ({"step_timeout": "1"}, TypeError, "step_timeout is '1'"),
     ],
 )
-def test_wrong_options_are_refused(options, error, text):
+def test_wrong_options_are_refused(make, options, error, text):
     with pytest.raises(error, match=text):
-        make(IMAGES, BOX, **options)
+        make(**options)
 
 
-def test_wrong_step_result_is_named():
-    env = make(IMAGES, BOX)
-    env.reset()
+def test_wrong_step_result_is_named(make):
+    env = make()
     with pytest.raises(EnvError, match=r"returned \[3\] values"):
         env.step([4, 4])
-    env.close()
 
 
 def test_env_that_cannot_be_made_is_an_error_of_the_constructor():
@@ -414,24 +407,23 @@ def test_function_that_cannot_be_sent_is_named():
         MultiprocessVectorEnv([])
 
 
-def test_info_that_cannot_be_sent_is_an_error_of_its_worker():
+def test_info_that_cannot_be_sent_is_an_error_of_its_worker(make):
     class Env(Scripted):
         def step(self, action):
             return self.observations[0], 0.0, False, {"function": lambda: 0}
 
-    env = MultiprocessVectorEnv([lambda: Env(IMAGES)], "fork")
-    env.reset()
+    env = make(kind=Env, n=1)
     with pytest.raises(WorkerError, match="worker 0 raised .*pickle"):
         env.step([0])
 
 
-def test_close_runs_the_envs_own_close_and_may_be_called_twice(tmp_path):
+def test_close_runs_the_envs_own_close_and_may_be_called_twice(make, tmp_path):
     class Env(Scripted):
         def close(self):
             (tmp_path / "closed").touch()
 
     before = multiprocessing.active_children()
-    env = MultiprocessVectorEnv([lambda: Env(IMAGES)], "fork")
+    env = make(kind=Env, n=1)
     assert not env.closed
     env.close()
     env.close()
@@ -471,7 +463,7 @@ def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
     assert not [*Path("/dev/shm").glob(f"pl_{own}_*")]
 
 
-def test_seed_goes_to_the_envs_as_they_take_it():
+def test_seed_goes_to_the_envs_as_they_take_it(make):
     env = MultiprocessVectorEnv([lambda: ABC(partially_observable=True)] * 2, "fork")
     runs = []
     for _ in range(2):
@@ -506,6 +498,75 @@ def test_global_streams_of_workers_differ_and_follow_the_parents_seed(method):
     assert len({*draws[0], *draws[2]}) == 4
 
 
+def test_what_makes_environments_draws_in_their_processes_alone():
+    dice = random.SystemRandom()  # whose state nobody knows
+
+    def make():
+        assert 0 <= dice.random() < 1
+        return ABC()
+
+    env = MultiprocessVectorEnv([make] * 2, QUICK_METHODS[0])
+    try:
+        assert Streams.of(env).unknown == []
+        assert Streams.of(make).unknown != []
+    finally:
+        env.close()
+
+
+# Environments whose processes are stopped: a step is over in time, however much there is to send
+
+
+class Wide(gymnasium.Env[Any, Any]):
+    """Its actions and observations are larger than a pipe takes at once."""
+
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (10**6,), np.float64)
+
+    def reset(self, *, seed: Any = None, options: Any = None) -> Any:
+        return np.zeros(10**6), {}
+
+    def step(self, action: Any) -> Any:
+        return action, 1.0, False, False, {}
+
+
+ACTIONS = [np.full(10**6, i / 10) for i in range(2)]
+
+
+def stopped(**options: Any) -> MultiprocessVectorEnv:
+    """Two environments, the first of which is stopped."""
+    env = MultiprocessVectorEnv([Wide] * 2, "fork", shared_memory=False, **options)
+    env.reset()
+    obs, *_ = env.step(ACTIONS)
+    assert all(np.array_equal(one, action) for one, action in zip(obs, ACTIONS, strict=True))
+    os.kill(env._workers.processes[0].pid or 0, signal.SIGSTOP)
+    env._workers.timeout = 1.0
+    return env
+
+
+@pytest.mark.usefixtures("few_words")
+def test_step_with_large_actions_is_ended_in_time() -> None:
+    env = stopped()
+    with pytest.raises(WorkerError, match="worker 0 has not answered in time"):
+        env.step(ACTIONS)
+    assert env.closed
+
+
+@pytest.mark.usefixtures("few_words")
+def test_worker_that_takes_no_action_in_time_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = stopped(on_worker_failure="restart")
+    restart = env._workers.restart
+
+    def restart_patiently(index: int, arguments: Any) -> None:
+        env._workers.timeout = PATIENCE  # from now on all have the time that they need
+        restart(index, arguments)
+
+    monkeypatch.setattr(env._workers, "restart", restart_patiently)
+    _, rewards, _, truncated, infos = env.step(ACTIONS)
+    assert rewards == (0.0, 1.0) and truncated == (True, False)
+    told = "has not answered in time: it was asked for 'step', and step_timeout is 1 s"
+    assert infos[0]["worker_restarted"] == told
+    env.close()
+
+
 def test_gym_env_runs_in_a_worker():
     pytest.importorskip("gym")
 
@@ -522,18 +583,3 @@ def test_gym_env_runs_in_a_worker():
     obs, infos = env.reset()
     assert len(env.step([0])) == 5
     env.close()
-
-
-def test_what_makes_environments_draws_in_their_processes_alone():
-    dice = random.SystemRandom()  # whose state nobody knows
-
-    def make():
-        assert 0 <= dice.random() < 1
-        return ABC()
-
-    env = MultiprocessVectorEnv([make] * 2, QUICK_METHODS[0])
-    try:
-        assert Streams.of(env).unknown == []
-        assert Streams.of(make).unknown != []
-    finally:
-        env.close()

@@ -1,7 +1,6 @@
 """SerialVectorEnv returns what its environments return, in their own form."""
 
 import gymnasium
-import numpy as np
 import pytest
 
 from pfrl_like.env import VectorEnv
@@ -42,15 +41,6 @@ def test_five_values_stay_five_and_reset_tells():
     expected = [gymnasium.make("CartPole-v1").reset(seed=seed)[0].tolist() for seed in (1, 2)]
     assert [o.tolist() for o in obs] == expected
     assert len(env.step([0, 1])) == 5
-
-
-def test_masked_envs_are_not_reset():
-    env = SerialVectorEnv([ABC(size=3), ABC(size=3)])
-    env.reset()
-    env.step([0, 0])
-    assert [o.argmax() for o in env.reset(mask=[True, False])] == [1, 0]
-    assert [o.argmax() for o in env.reset(np.array([True, True]))] == [1, 0]
-    assert [o.argmax() for o in env.step([1, 0])[0]] == [2, 1]
 
 
 def test_seed_goes_to_envs_with_a_seed_method_at_once():
@@ -115,15 +105,3 @@ def test_close_closes_every_env_whatever_fails():
     with pytest.raises(KeyError, match="1"):
         env.close()
     assert closed == env.envs[1:]
-
-
-def test_close_closes_every_env():
-    closed = []
-
-    class Env(ABC):
-        def close(self):
-            closed.append(self)
-
-    env = SerialVectorEnv([Env(), Env()])
-    env.close()
-    assert closed == env.envs

@@ -2,39 +2,24 @@
 
 import functools
 import logging
-import multiprocessing
 import subprocess
 import sys
 import textwrap
 import time
 from pathlib import Path
 
-import cloudpickle
 import pytest
 import torch
+from agent_parts import make_agent
 from async_parts import make_a3c, make_acer, parameters
+from async_runs import failing, make_env, run
+from on_policy_parts import make_on_policy
+from run_parts import Hook, Sink, record, table
+from tensorboard_files import scalars
 
 from pfrl_like.errors import AsyncTrainingError
-from pfrl_like.experiments import train_agent_async
+from pfrl_like.experiments import train_agent_actor_learner, train_agent_async
 from pfrl_like.testing import Chain
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-pytestmark = pytest.mark.usefixtures("no_haste")
-
-
-@pytest.fixture(autouse=True)
-def _no_process_is_left():
-    yield
-    assert not multiprocessing.active_children()
-
-
-def make_env(process_idx, test):
-    return Chain(4, time_limit=7)
-
-
-def run(outdir, agent=None, *, steps=60, processes=2, **options):
-    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, "agent": agent, **options}
-    return train_agent_async(str(outdir), processes, steps=steps, **arguments)
 
 
 class Note:
@@ -81,9 +66,7 @@ def check_run(tmp_path, start_method, make):
     )  # fmt: skip
     assert result is agent
     assert not torch.equal(parameters(agent), before)
-    assert all(
-        torch.equal(a, b) for a, b in zip(agent.model.parameters(), agent.shared_model.parameters(), strict=True)
-    )
+    assert all(map(torch.equal, agent.model.parameters(), agent.shared_model.parameters()))
     state = next(iter(agent.optimizer.state.values()))
     assert state["exp_avg"].is_shared()
     assert 15 < state["step"].item() <= 320  # those of both processes; a step may be lost where two write at once
@@ -93,9 +76,7 @@ def check_run(tmp_path, start_method, make):
     other.load(tmp_path / "160_finish")
     assert torch.equal(parameters(other), parameters(agent))
     assert other.t == agent.t == 160
-    scores = (tmp_path / "scores.txt").read_text().splitlines()
-    assert len(scores) > 1
-    assert "average_entropy" in scores[0]
+    assert "average_entropy" in table(tmp_path / "scores.txt")[0]
     other.load(tmp_path / "best")
 
 
@@ -188,45 +169,138 @@ def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, star
 
 
 def test_an_error_keeps_the_statistics_that_were_told_last(tmp_path):
-    def make(process_idx, test):
-        return Failing(4, time_limit=7) if process_idx == 0 else make_env(process_idx, test)
-
     agent = make_a3c()
     with pytest.raises(AsyncTrainingError):
-        run(tmp_path, agent, steps=10**8, make_env=make)
+        run(tmp_path, agent, steps=10**8, make_env=failing(0))
     assert dict(agent.get_statistics())["average_entropy"] > 0
-
-
-class Failing(Chain):
-    """Raises at its 40th step."""
-
-    count = 0
-
-    def step(self, action):
-        self.count += 1
-        if self.count == 40:
-            raise ZeroDivisionError("in the middle of it")
-        return super().step(action)
 
 
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared):
-    def make(process_idx, test):
-        return Failing(4, time_limit=7) if process_idx == index else make_env(process_idx, test)
-
-    agent = make_a3c()
-    before = parameters(agent)
+    options = {"steps": 10**8, "use_shared_memory": shared, "global_step_hooks": [Note(tmp_path, 20)]}
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
-        run(
-            tmp_path, agent, steps=10**8, make_env=make, use_shared_memory=shared,
-            global_step_hooks=[Note(tmp_path, 20)],
-        )  # fmt: skip
+        run(tmp_path, make_a3c(), make_env=failing(index), **options)
     assert "in step" in str(caught.value)
     (saved,) = tmp_path.glob("*_except")
     other = make_a3c()
     other.load(saved)
-    assert not torch.equal(parameters(other), before)
+    assert not torch.equal(parameters(other), parameters(make_a3c()))
+
+
+# Arguments of asynchronous training that say who is told of a run, and how actors and their learner keep step
+
+
+def endless(process_idx, test):
+    return Chain(4, terminates=False, time_limit=5)
+
+
+def evaluations_of(outdir, **options):
+    """The numbers of episodes and steps of each evaluation."""
+
+    def hook(eval_stats, **_):
+        with open(outdir / "lengths", "a") as file:
+            file.write(f"{eval_stats['episodes']} {round(eval_stats['length_mean'] * eval_stats['episodes'])}\n")
+
+    arguments = {"eval_interval": 20, "eval_n_episodes": 3, "start_method": "fork", "agent": make_a3c(), **options}
+    train_agent_async(outdir, 1, endless, steps=60, evaluation_hooks=[Hook(hook)], **arguments)
+    return {tuple(map(int, line.split())) for line in (outdir / "lengths").read_text().splitlines()}
+
+
+def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
+    pytest.importorskip("tensorboard")
+    (tmp_path / "usual").mkdir()
+    (tmp_path / "told").mkdir()
+    caplog.set_level(logging.INFO)
+    assert evaluations_of(tmp_path / "usual", progress=False) == {(3, 15)}
+    assert (tmp_path / "usual" / "best").exists()
+    assert not list((tmp_path / "usual").glob("events.out.tfevents*"))
+    assert capsys.readouterr().err == ""
+    assert "of.a.user" not in {record.name for record in caplog.records}
+    sink, clocks = Sink(), []
+    evaluations = evaluations_of(
+        tmp_path / "told", eval_n_episodes=None, eval_n_steps=10, save_best_so_far_agent=False, use_tensorboard=True,
+        logger=logging.getLogger("of.a.user"), progress=True, hooks=[lambda clock: clocks.append(clock.t)],
+        loggers=[sink],
+    )  # fmt: skip
+    assert evaluations == {(2, 10)}
+    assert not (tmp_path / "told" / "best").exists()
+    assert {"train/return", "eval/mean"} <= scalars(tmp_path / "told").keys()
+    assert "60/60 steps" in capsys.readouterr().err
+    assert "of.a.user" in {record.name for record in caplog.records}
+    assert clocks[-1] == 60 and sink.steps[-1] == "closed" and len(sink.steps) == 13  # episodes of five steps
+
+
+def test_processes_start_as_they_are_told(tmp_path):
+    def which(process_idx, test):
+        import multiprocessing
+
+        with open(tmp_path / f"process-{process_idx}", "w") as file:
+            file.write(multiprocessing.current_process().__class__.__name__)
+        return endless(process_idx, test)
+
+    for processes in (1, 3):
+        train_agent_async(
+            tmp_path, processes, which, steps=20, eval_interval=None, make_agent=lambda index: make_a3c(),
+            start_method="fork",
+        )  # fmt: skip
+        assert len(list(tmp_path.glob("process-*"))) == processes
+    assert (tmp_path / "process-0").read_text() == "ForkProcess"
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C", "REINFORCE"])
+@pytest.mark.parametrize("given", ["agent", "make_agent"])
+@pytest.mark.parametrize("start_method", ["fork", None])
+def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
+    agent = make_on_policy(kind)
+    part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
+    with pytest.raises(TypeError, match=rf"^{name} is a {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+        train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
+    assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
+
+
+def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
+    with pytest.raises(TypeError, match="Train this one with train_agent_actor_learner or"):
+        train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
+
+
+def test_without_shared_memory_any_agent_trains(tmp_path):
+    agent = make_on_policy("PPO", update_interval=20)
+    train_agent_async(
+        tmp_path, 1, endless, steps=60, eval_interval=None, agent=agent, start_method="fork", use_shared_memory=False
+    )
+    agent.load(tmp_path / "60_finish")
+    assert dict(agent.get_statistics())["n_updates"] > 0
+
+
+def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
+    agent, told = make_agent(), []
+    setup = agent.setup_actor_learner_training
+
+    def watched(n_actors, **options):
+        told.append((n_actors, options))
+        return setup(n_actors, **options)
+
+    agent.setup_actor_learner_training = watched
+    options = {"n_updates": 30, "actor_update_interval": 3, "updates_per_step": 0.5}
+    indices = tmp_path / "indices"
+    indices.mkdir()
+
+    def numbered(process_idx, test):
+        (indices / str(process_idx)).touch()
+        return endless(process_idx, test)
+
+    result = train_agent_actor_learner(
+        agent, numbered, 10**6, tmp_path / "run", 3, eval_interval=None, start_method="fork", **options
+    )
+    assert told == [(3, options)]
+    assert {path.name for path in indices.iterdir()} == {"0", "1", "2"}
+    assert result is agent and agent.optim_t == 30
+    assert agent.t >= 60  # two steps for each update
+    assert "stop_event was set" in record(tmp_path / "run")["outcome"]
+
+
+# A program of its own
 
 
 SCRIPT = """
@@ -274,3 +348,9 @@ def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(
     assert [path for path in outdir.glob("*_except") if (path / "manifest.json").exists()]
     for line in done.stdout.splitlines():
         assert not Path(f"/proc/{line.split()[1]}").exists()
+
+
+def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert run(tmp_path, make_a3c()).optim_t > 0
+    assert "no update was made" not in caplog.text

@@ -3,11 +3,9 @@
 import logging
 import multiprocessing
 import os
-import sys
 import threading
 import time
 
-import cloudpickle
 import pytest
 import torch
 from async_parts import make_a3c, parameters
@@ -17,17 +15,8 @@ from pfrl_like.errors import AsyncTrainingError
 from pfrl_like.experiments import async_source, train_agent_async
 from pfrl_like.testing import Chain
 
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-pytestmark = pytest.mark.usefixtures("no_haste")
-
 WAYS = ["step", "make_env", "reset"]
 BY_WAY = pytest.mark.parametrize("way", [*WAYS[:2], pytest.param("reset", marks=pytest.mark.slow)])
-
-
-@pytest.fixture(autouse=True)
-def _no_process_is_left():
-    yield
-    assert not multiprocessing.active_children()
 
 
 class Walk:

@@ -1,14 +1,16 @@
 """Evaluators go on in fresh objects: later scores are those of an evaluator that was not stopped."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
 from tape_parts import Images, Noisy, Secretive, Sim, seeded
 from time_parts import PATIENCE
 
@@ -56,7 +58,7 @@ ENVS: dict[str, Callable[[], Any]] = {
     ),
     "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
     "gymnasium, in processes": lambda: AsyncVectorEnv(MAKERS, context="fork"),
-    "forgetful": lambda: in_turn([Forgetful] * 2),
+    "forgetful": lambda: in_turn([lambda: TimeLimit(Forgetful(), 5)] * 2),
     "secretive, in turn": lambda: in_turn([Secretive] * 2),
     "secretive, in processes": lambda: MultiprocessVectorEnv([Secretive] * 2, "fork"),
     "refusing, in turn": lambda: in_turn([Refusing] * 2),
@@ -65,129 +67,89 @@ ENVS: dict[str, Callable[[], Any]] = {
 }
 
 
-class Still:
-    """Always does the same."""
-
-    def __init__(self, num_envs: int) -> None:
-        self.num_envs = num_envs
-
-    def eval_mode(self) -> Any:
-        return np.errstate()  # a context that changes nothing here
-
-    def act(self, obs: Any) -> int:
-        return 1
-
-    def observe(self, *told: Any) -> None:
-        """Forgets it."""
-
-    def batch_act(self, batch_obs: Any, **told: Any) -> Any:
-        return np.ones(self.num_envs, np.int64)
-
-    def batch_observe(self, *told: Any, **more: Any) -> None:
-        """Forgets it."""
+def still(num_envs: int) -> Any:
+    """An agent that always does the same."""
+    agent = mock.MagicMock()
+    agent.act.return_value, agent.batch_act.return_value = 1, np.ones(num_envs, np.int64)
+    return agent
 
 
-def evaluator(name: str, outdir: Path, t: int = 0) -> Evaluator:
-    np.random.seed(t)  # another number for the evaluator's streams
-    env = ENVS[name]()
-    return Evaluator(
-        Still(getattr(env, "num_envs", 1)), env, None, 4, 10, outdir, step_offset=t, save_best_so_far_agent=False
-    )
+@pytest.fixture
+def evaluator(tmp_path: Path) -> Iterator[Callable[..., Evaluator]]:
+    """Makes evaluators, the environments of which are closed in the end."""
+    made: list[Any] = []
 
+    def evaluator(name: str, t: int = 0) -> Evaluator:
+        np.random.seed(t)  # another number for the evaluator's streams
+        env, outdir = ENVS[name](), tmp_path / str(len(made))
+        made.append(env)
+        return Evaluator(
+            still(getattr(env, "num_envs", 1)), env, None, 4, 10, outdir, step_offset=t, save_best_so_far_agent=False
+        )
 
-def close(*evaluators: Evaluator) -> None:
-    for each in evaluators:
-        getattr(each.env, "close", lambda: None)()
+    yield evaluator
+    for env in made:
+        getattr(env, "close", lambda: None)()
 
 
 @pytest.mark.parametrize("name", [*ENVS][:-8])
-def test_later_scores_are_the_same(name: str, tmp_path: Path) -> None:
-    whole = evaluator(name, tmp_path / "whole")
+def test_later_scores_are_the_same(name: str, evaluator: Any) -> None:
+    whole = evaluator(name)
     whole.evaluate_and_update_max_score(10, 1)
     text = json.dumps(whole.saved_state(), allow_nan=False)
-    other = evaluator(name, tmp_path / "other", 10)
-    try:
-        assert not other.restore_state(json.loads(text))
-        expected, came = (
-            [each.evaluate_and_update_max_score(t, 2) for t in range(20, 100, 10)] for each in (whole, other)
-        )
-        assert expected == came and len({*came}) > 1
-        assert other.max_score == whole.max_score
-    finally:
-        close(whole, other)
+    other = evaluator(name, 10)
+    assert not other.restore_state(json.loads(text))
+    expected, came = ([each.evaluate_and_update_max_score(t, 2) for t in range(20, 100, 10)] for each in (whole, other))
+    assert expected == came and len({*came}) > 1
+    assert other.max_score == whole.max_score
 
 
-@pytest.mark.parametrize("name", ["serial", "in processes"])
-def test_another_number_of_environments_is_told_of(name: str, tmp_path: Path) -> None:
-    whole, other = evaluator(name, tmp_path / "whole"), evaluator(f"stacked, {name}", tmp_path / "other")
-    try:
-        [reason] = other.restore_state(whole.saved_state())
-        assert reason.startswith("the environment of evaluation: ")
-    finally:
-        close(whole, other)
-
-
-def test_an_environment_that_does_not_take_its_state_is_told_of(tmp_path: Path) -> None:
-    whole, other = evaluator("forgetful", tmp_path / "whole"), evaluator("forgetful", tmp_path / "other")
-    [reason] = other.restore_state(whole.saved_state())
-    assert reason.startswith("the environment of evaluation: ") and "get_state() gives another state" in reason
-
-
-def test_environments_that_cannot_be_reached_are_told_of(tmp_path: Path) -> None:
-    name = "gymnasium, in processes"
-    whole, other = evaluator(name, tmp_path / "whole"), evaluator(name, tmp_path / "other")
-    try:
-        whole.evaluate_and_update_max_score(10, 1)
-        [reason] = other.restore_state(json.loads(json.dumps(whole.saved_state())))
-        assert reason == (
-            "the environment of evaluation: nobody knows the states of the environments in a AsyncVectorEnv"
-        )
-    finally:
-        close(whole, other)
-
-
-def test_other_environments_in_processes_are_told_of(tmp_path: Path) -> None:
-    whole, other = evaluator("in processes", tmp_path / "whole"), evaluator("others in processes", tmp_path / "other")
-    try:
-        whole.evaluate_and_update_max_score(10, 1)
-        [reason] = other.restore_state(whole.saved_state())
-        assert "random streams do not fit" in reason
-        assert other.evaluate_and_update_max_score(20, 2)
-    finally:
-        close(whole, other)
+@pytest.mark.parametrize(
+    ("name", "another", "reason"),
+    [
+        ("serial", "stacked, serial", ""),
+        ("in processes", "stacked, in processes", ""),
+        ("forgetful", "forgetful", "get_state() gives another state"),
+        (
+            "gymnasium, in processes",
+            "gymnasium, in processes",
+            "nobody knows the states of the environments in a",
+        ),
+        ("in processes", "others in processes", "random streams do not fit"),
+    ],
+)
+def test_environments_that_do_not_come_to_where_they_were_are_told_of(
+    name: str, another: str, reason: str, evaluator: Any
+) -> None:
+    whole, other = evaluator(name), evaluator(another)
+    whole.evaluate_and_update_max_score(10, 1)
+    [told] = other.restore_state(json.loads(json.dumps(whole.saved_state())))
+    assert told.startswith("the environment of evaluation: ") and reason in told
+    assert other.evaluate_and_update_max_score(20, 2)
 
 
 @pytest.mark.parametrize("name", ["secretive, in turn", "secretive, in processes"])
-def test_environments_that_do_not_tell_their_state_can_still_be_used(name: str, tmp_path: Path) -> None:
-    whole = evaluator(name, tmp_path)
-    try:
-        with pytest.raises((EnvError, NotImplementedError), match="no snapshots"):
-            whole.saved_state()
-        assert whole.evaluate_and_update_max_score(10, 1) > 0
-    finally:
-        close(whole)
+def test_environments_that_do_not_tell_their_state_can_still_be_used(name: str, evaluator: Any) -> None:
+    whole = evaluator(name)
+    with pytest.raises((EnvError, NotImplementedError), match="no snapshots"):
+        whole.saved_state()
+    assert whole.evaluate_and_update_max_score(10, 1) > 0
 
 
 @pytest.mark.parametrize("name", ["refusing, in turn", "refusing, in processes"])
-def test_environments_that_raise_when_they_are_given_a_state_are_told_of(name: str, tmp_path: Path) -> None:
-    whole = evaluator(name, tmp_path)
-    try:
-        [reason] = whole.restore_state(whole.saved_state())
-        assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
-        assert whole.evaluate_and_update_max_score(10, 1) > 0
-    finally:
-        close(whole)
+def test_environments_that_raise_when_they_are_given_a_state_are_told_of(name: str, evaluator: Any) -> None:
+    whole = evaluator(name)
+    [reason] = whole.restore_state(whole.saved_state())
+    assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
+    assert whole.evaluate_and_update_max_score(10, 1) > 0
 
 
-def test_environments_whose_workers_have_died_meanwhile_are_replaced(tmp_path: Path) -> None:
-    whole = evaluator("replaced", tmp_path)
-    try:
-        process = whole.env._workers.processes[1]
-        process.kill()
-        process.join(PATIENCE)
-        with pytest.raises(EnvError, match="nobody knows the state of environment 1: its worker has been replaced"):
-            whole.saved_state()
-        assert whole.evaluate_and_update_max_score(10, 1)
-        assert whole.saved_state()
-    finally:
-        close(whole)
+def test_environments_whose_workers_have_died_meanwhile_are_replaced(evaluator: Any) -> None:
+    whole = evaluator("replaced")
+    process = whole.env._workers.processes[1]
+    process.kill()
+    process.join(PATIENCE)
+    with pytest.raises(EnvError, match="nobody knows the state of environment 1: its worker has been replaced"):
+        whole.saved_state()
+    assert whole.evaluate_and_update_max_score(10, 1)
+    assert whole.saved_state()

@@ -1,7 +1,6 @@
 """Workers that fail when they are asked for a checkpoint: runs go on, or end with an error that says why."""
 
 import contextlib
-import json
 import os
 import signal
 from collections.abc import Iterator
@@ -11,14 +10,13 @@ from typing import Any
 import pytest
 from gymnasium.envs.classic_control import CartPoleEnv
 from resume_parts import small_dqn
+from run_parts import state_of_checkpoint
 from tape_parts import Secretive
 from time_parts import PATIENCE
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.errors import WorkerError
 from pfrl_like.experiments import train_agent_batch
-
-pytestmark = pytest.mark.usefixtures("no_haste")
 
 
 class Fragile(CartPoleEnv):
@@ -51,11 +49,9 @@ def kill_at_10(env: Any, agent: Any, t: int) -> None:
         env._workers.processes[0].join(PATIENCE)
 
 
-def reasons(outdir: Path, t: int) -> list[str]:
+def reasons(outdir: Path, t: int) -> Any:
     """Why the checkpoint at step t is none of which a run goes on exactly."""
-    [path] = outdir.glob(f"{t}_checkpoint/run/state-*.json")
-    told: list[str] = json.loads(path.read_text())["reasons"]
-    return told
+    return state_of_checkpoint(outdir, f"{t}_checkpoint")["reasons"]
 
 
 def test_environments_that_do_not_tell_their_state_are_told_of_wherever_they_are(tmp_path: Path) -> None:

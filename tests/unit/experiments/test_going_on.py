@@ -1,29 +1,27 @@
 """Runs that go on in the directory of an earlier one, or replace it."""
 
 import contextlib
-import csv
 import json
 import logging
 import os
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from experiment_fakes import Counting, Recorder
+from run_parts import change_record, names_in, record, steps_of, table
 from tensorboard_files import scalars
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import (
     Evaluator,
-    collect_demonstrations,
     train_agent,
-    train_agent_async,
-    train_agent_batch,
     train_agent_batch_with_evaluation,
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
-from pfrl_like.experiments.report import write_report
+from pfrl_like.experiments.report import round_numbers, write_report
 from pfrl_like.loggers import CSVLogger
 from pfrl_like.runs.run_directory import earlier_parts, progress_of, set_aside
 from pfrl_like.runs.run_files import METRICS, SCORES, column_of, readable, record_of
@@ -40,18 +38,12 @@ class Saving(Recorder):
 
     def save(self, dirname):
         super().save(dirname)
-        os.makedirs(dirname, exist_ok=True)
-        with open(os.path.join(dirname, "t"), "w") as file:
-            file.write(str(self.t))
+        Path(dirname).mkdir(exist_ok=True)
+        Path(dirname, "t").write_text(str(self.t))
 
 
-def rows(path, delimiter=","):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file, delimiter=delimiter))
-
-
-def steps(path):
-    return [int(row["step"]) for row in rows(path)]
+def warnings_in(caplog):
+    return [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
 
 
 def run(directory, last, agent=None, **options):
@@ -73,8 +65,7 @@ class TestFromACheckpoint:
     @pytest.fixture
     def directory(self, tmp_path):
         run(tmp_path, 40)
-        record = json.loads((tmp_path / "run.json").read_text())
-        (tmp_path / "run.json").write_text(json.dumps(record | {"outcome": "running"}))  # as if it had been killed
+        change_record(tmp_path, outcome="running")  # as if it had been killed
         for name, delimiter in (("metrics.csv", ","), ("scores.txt", "\t")):  # as if it had taken hours
             lines = (tmp_path / name).read_text().splitlines()
             at = lines[0].split(delimiter).index("elapsed")
@@ -87,31 +78,32 @@ class TestFromACheckpoint:
         return tmp_path
 
     def test_steps_and_episodes_of_the_metrics_go_on(self, directory):
-        assert steps(directory / "metrics.csv") == list(range(4, 49, 4))
-        assert [int(row["episode"]) for row in rows(directory / "metrics.csv")] == list(range(12))
+        assert steps_of(directory / "metrics.csv") == list(range(4, 49, 4))
+        assert [int(row["episode"]) for row in table(directory / "metrics.csv")] == list(range(12))
 
     def test_steps_and_episodes_of_the_scores_go_on(self, directory):
-        scores = rows(directory / "scores.txt", "\t")
+        scores = table(directory / "scores.txt")
         assert [(int(row["steps"]), int(row["episodes"])) for row in scores] == [(12, 3), (20, 5), (32, 8), (40, 10)]
 
     @pytest.mark.parametrize("name, delimiter", [("metrics.csv", ","), ("scores.txt", "\t")])
     def test_time_goes_on(self, directory, name, delimiter):
-        times = [float(row["elapsed"]) for row in rows(directory / name, delimiter)]
+        header, *lines = (line.split(delimiter) for line in (directory / name).read_text().splitlines())
+        times = [float(line[header.index("elapsed")]) for line in lines]
         assert times == sorted(times) and 5000 < times[-1] < 5100  # 5 episodes had ended by step 20
 
     def test_what_lay_beyond_is_kept_aside(self, directory):
         aside = folder(directory, f"beyond-20-{AGE}")
-        assert {path.name for path in aside.iterdir()} == {"metrics.csv", "scores.txt", "30_checkpoint", "40_finish"}
-        assert steps(aside / "metrics.csv") == [24, 28, 32, 36, 40]
-        assert [int(row["steps"]) for row in rows(aside / "scores.txt", "\t")] == [32, 40]
+        assert names_in(aside) == {"metrics.csv", "scores.txt", "30_checkpoint", "40_finish"}
+        assert steps_of(aside / "metrics.csv") == [24, 28, 32, 36, 40]
+        assert steps_of(aside / "scores.txt") == [32, 40]
         agents = {path.name for path in directory.iterdir() if path.name[0].isdigit()}
         assert agents == {"10_checkpoint", "20_checkpoint", "30_checkpoint", "40_checkpoint", "48_finish"}
         assert (directory / "best" / "t").read_text() == "12"
 
     def test_the_record_tells_of_all_parts(self, directory):
         run(directory, 52, step_offset=48)
-        record = json.loads((directory / "run.json").read_text())
-        parts = [*record.pop("earlier_parts"), record]
+        told = record(directory)
+        parts = [*told.pop("earlier_parts"), told]
         assert [(part["step_offset"], part["t"], part["episodes"], part["outcome"]) for part in parts] == [
             (0, 40, 10, "broken off"), (20, 48, 12, "finished"), (48, 52, 13, "finished")
         ]  # fmt: skip
@@ -121,13 +113,13 @@ class TestFromACheckpoint:
     def test_a_new_run_keeps_all_parts_aside(self, directory):
         run(directory, 8)
         aside = folder(directory, f"earlier-{AGE}")
-        assert {"48_finish", "metrics.csv", "best"} <= {path.name for path in aside.iterdir()}
+        assert {"48_finish", "metrics.csv", "best"} <= names_in(aside)
         assert folder(aside, f"beyond-20-{AGE}") and not list(directory.glob("beyond-*"))
-        assert json.loads((directory / "run.json").read_text())["earlier_parts"] == []
+        assert record(directory)["earlier_parts"] == []
 
     def test_it_is_told_once(self, directory, caplog):
         run(directory, 52, step_offset=30)
-        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        told = warnings_in(caplog)
         assert len(told) == 1
         assert re.fullmatch(f"what the run had left beyond step 30 is now in {directory}/beyond-30-{AGE}", told[0])
         caplog.clear()
@@ -194,7 +186,7 @@ def test_a_torn_row_of_scores_is_passed_over(torn, tmp_path):
         file.write(torn)
     write_report(str(tmp_path))
     run(tmp_path, 48, step_offset=40)
-    assert [int(row["steps"]) for row in rows(tmp_path / "scores.txt", "\t")] == [12, 20, 32, 40]
+    assert steps_of(tmp_path / "scores.txt") == [12, 20, 32, 40]
     assert (folder(tmp_path, f"beyond-40-{AGE}") / "scores.txt").read_bytes().endswith(torn)
 
 
@@ -204,13 +196,13 @@ def test_a_torn_header_is_written_anew(tmp_path):
     (tmp_path / "scores.txt").write_text(header[:9])
     run(tmp_path, 52, step_offset=40)
     assert (tmp_path / "scores.txt").read_text().splitlines()[0] == header
-    assert [int(row["steps"]) for row in rows(tmp_path / "scores.txt", "\t")] == [52]
+    assert steps_of(tmp_path / "scores.txt") == [52]
 
 
 def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_path):
     run(tmp_path, 42, eval_interval=10)  # at 12, 20, 32, 40
     run(tmp_path, 40, eval_interval=10, step_offset=30)  # the checkpoint came before the evaluation at 32
-    assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20", "34", "40"]
+    assert steps_of(tmp_path / "scores.txt") == [12, 20, 34, 40]
 
 
 def test_a_torn_last_row_does_not_stay(tmp_path):
@@ -218,21 +210,21 @@ def test_a_torn_last_row_does_not_stay(tmp_path):
     with open(tmp_path / "metrics.csv", "a") as file:
         file.write("1")  # of 16
     train_agent(Recorder(), Counting(4), 20, tmp_path, step_offset=12)
-    assert steps(tmp_path / "metrics.csv") == [4, 8, 12, 16, 20]
+    assert steps_of(tmp_path / "metrics.csv") == [4, 8, 12, 16, 20]
 
 
 def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tmp_path):
     run(tmp_path, 40)
     train_agent(Recorder(), Counting(4), 24, tmp_path, step_offset=20)
-    assert [row["steps"] for row in rows(tmp_path / "scores.txt", "\t")] == ["12", "20"]
+    assert steps_of(tmp_path / "scores.txt") == [12, 20]
 
 
 def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(tmp_path):
     for start in range(1, 251):
-        record = {"start": start, "files": "x" * 10_000, "earlier_parts": earlier_parts(str(tmp_path))}
-        (tmp_path / "run.json").write_text(json.dumps(record))
+        told = {"start": start, "files": "x" * 10_000, "earlier_parts": earlier_parts(str(tmp_path))}
+        (tmp_path / "run.json").write_text(json.dumps(told))
     train_agent(Recorder(), Counting(4), 12, tmp_path, step_offset=8)
-    first, *parts = json.loads((tmp_path / "run.json").read_text())["earlier_parts"]
+    first, *parts = record(tmp_path)["earlier_parts"]
     since, left_out = parts[0]["start"], parts[0]["parts_left_out_before"]
     assert [first["start"], *(part["start"] for part in parts)] == [1, *range(since, 251)]
     assert left_out == since - 2 and 40 < len(parts) < 60
@@ -247,19 +239,8 @@ def test_batch_runs_go_on_too(tmp_path):
         train_agent_batch_with_evaluation(
             Recorder(), env, last, None, 1, 16, tmp_path, step_offset=offset, eval_env=Counting(4)
         )
-    assert steps(tmp_path / "metrics.csv") == [8, 8, 16, 16, 28, 28, 36, 36, 44, 44]
-    assert [int(row["episode"]) for row in rows(tmp_path / "metrics.csv")] == list(range(10))
-
-
-@pytest.mark.parametrize(
-    "runner", [train_agent, train_agent_with_evaluation, train_agent_batch, train_agent_batch_with_evaluation]
-)
-def test_an_offset_beyond_the_last_step_is_refused(runner, tmp_path):
-    env = SerialVectorEnv([Counting()]) if "batch" in runner.__name__ else Counting()
-    evaluation = dict(eval_n_steps=None, eval_n_episodes=1, eval_interval=1) if "evalu" in runner.__name__ else {}
-    with pytest.raises(ValueError, match="step_offset is 500 and steps is 200"):
-        runner(Recorder(), env, 200, outdir=tmp_path / "run", step_offset=500, **evaluation)
-    assert not (tmp_path / "run").exists()
+    assert steps_of(tmp_path / "metrics.csv") == [8, 8, 16, 16, 28, 28, 36, 36, 44, 44]
+    assert [int(row["episode"]) for row in table(tmp_path / "metrics.csv")] == list(range(10))
 
 
 @pytest.mark.parametrize("t, told", [(0, False), (5, False), (50, True)])
@@ -281,7 +262,7 @@ class TestASecondRunInTheSameDirectory:
     def test_it_keeps_the_first_aside(self, tmp_path):
         run(tmp_path, 40)
         (tmp_path / "buffer").mkdir()  # of the user's
-        first = {path.name for path in tmp_path.iterdir()} - {"buffer"}
+        first = names_in(tmp_path) - {"buffer"}
         for last in (16, 8):
             run(tmp_path, last)
         assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("earlier-")} == {
@@ -289,8 +270,8 @@ class TestASecondRunInTheSameDirectory:
             "run.log", "scores.txt", "trace.bin", "trace.jsonl",
         }  # fmt: skip
         aside = sorted(path for path in tmp_path.iterdir() if path.name.startswith("earlier-"))
-        assert {path.name for path in aside[0].iterdir()} == first
-        assert steps(aside[0] / "metrics.csv")[-1] == 40 and steps(aside[1] / "metrics.csv")[-1] == 16
+        assert names_in(aside[0]) == first
+        assert steps_of(aside[0] / "metrics.csv")[-1] == 40 and steps_of(aside[1] / "metrics.csv")[-1] == 16
 
     def test_it_shows_nothing_of_the_first_in_tensorboard(self, tmp_path):
         pytest.importorskip("tensorboard")
@@ -318,7 +299,7 @@ class TestASecondRunInTheSameDirectory:
         run(tmp_path, 20)
         assert "earlier" not in caplog.text
         run(tmp_path, 20)
-        told = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        told = warnings_in(caplog)
         assert len(told) == 1
         assert re.fullmatch(
             f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give "
@@ -332,7 +313,7 @@ class TestASecondRunInTheSameDirectory:
         if killed_before == "the record":
             (tmp_path / "run.json").unlink()
         run(tmp_path, 20, checkpoint_freq=50, resume=True)
-        [told] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        [told] = warnings_in(caplog)
         assert re.fullmatch(
             "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in "
             f"{tmp_path}/earlier-{AGE}", told,
@@ -349,28 +330,6 @@ class TestASecondRunInTheSameDirectory:
         Evaluator(Recorder(), Counting(8), None, 1, 5, tmp_path)
         assert "what an earlier run had left is now in" in caplog.text
         assert (folder(tmp_path, f"earlier-{AGE}") / "scores.txt").exists()
-
-
-@pytest.mark.parametrize(
-    "start",
-    [
-        lambda: train_agent(Recorder(), Counting(), 5, None),
-        lambda: train_agent_batch(Recorder(), SerialVectorEnv([Counting()]), 5, None),
-        lambda: train_agent_with_evaluation(Recorder(), Counting(), 5, None, 1, 5, None),
-        lambda: train_agent_async(None, 1, Counting, make_agent=Recorder),
-        lambda: Evaluator(Recorder(), Counting(), None, 1, 5, None),
-        lambda: collect_demonstrations(Recorder(), Counting(), 5, None, None),
-    ],
-)
-def test_no_directory_is_refused_by_name(start):
-    with pytest.raises(TypeError, match=r"outdir is None \(NoneType\), expected the path of a directory"):
-        start()
-
-
-def test_an_empty_name_is_refused_and_not_taken_for_the_current_directory() -> None:
-    for empty in ("", b""):
-        with pytest.raises(ValueError, match=r"outdir is b?'', expected the path of a directory"):
-            train_agent(Recorder(), Counting(), 5, empty)
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"earlier_parts": 3}', '{"earlier_parts": [3]}', "[" * 10_000, "", "\x00"])
@@ -402,8 +361,8 @@ def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimite
             caplog.clear()
             set_aside(str(outdir), 100, logging.getLogger())
             progress_of(str(outdir), 100)
-            for table in (METRICS, SCORES):
-                column_of(str(outdir), table, "return")
+            for each in (METRICS, SCORES):
+                column_of(str(outdir), each, "return")
             CSVLogger(outdir / name, append=True).close()
             if "damaged lines" in caplog.text:
                 told += 1
@@ -414,18 +373,18 @@ def test_a_byte_that_has_changed_anywhere_in_a_table_stops_no_run(name, delimite
     assert told > len(content) / 2
 
 
-@pytest.mark.parametrize("table, names, end", [(METRICS, LOGGED, "\r\n"), (SCORES, BASIC_COLUMNS, "\n")])
-def test_a_byte_that_has_changed_in_the_header_costs_no_row(table, names, end):
-    values = [table.delimiter.join([str(t), *["1.5"] * (len(names) - 1)]) + end for t in (10, 20, 30)]
-    header = (table.delimiter.join(names) + end).encode()
+@pytest.mark.parametrize("kind, names, end", [(METRICS, LOGGED, "\r\n"), (SCORES, BASIC_COLUMNS, "\n")])
+def test_a_byte_that_has_changed_in_the_header_costs_no_row(kind, names, end):
+    values = [kind.delimiter.join([str(t), *["1.5"] * (len(names) - 1)]) + end for t in (10, 20, 30)]
+    header = (kind.delimiter.join(names) + end).encode()
     for position in range(len(header) - len(end)):
         for bit in (0, 6, 7):
             damaged = bytearray(header)
             damaged[position] ^= 1 << bit
             lines = [damaged.decode(errors="surrogateescape"), *values]
-            first, *rest = readable(lines, table)
-            assert rest == values and first.startswith(table.step + table.delimiter) and first.endswith(end)
-            assert first.count(table.delimiter) == len(names) - 1
+            first, *rest = readable(lines, kind)
+            assert rest == values and first.startswith(kind.step + kind.delimiter) and first.endswith(end)
+            assert first.count(kind.delimiter) == len(names) - 1
 
 
 @pytest.mark.parametrize("header", [b"s4ep,elapsed,episode,return\n", b"step,elapsed,epi\xf3ode,return\n"])
@@ -443,7 +402,7 @@ def test_lines_that_can_be_read_stay_in_a_damaged_table(tmp_path, caplog):
     (tmp_path / "metrics.csv").write_bytes(content.replace(b"\n8,", b'\n8"'))
     caplog.clear()
     run(tmp_path, 48, step_offset=40)
-    assert steps(tmp_path / "metrics.csv") == [4, *range(12, 49, 4)]
+    assert steps_of(tmp_path / "metrics.csv") == [4, *range(12, 49, 4)]
     kept = folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv"
     assert kept.read_bytes() == content.replace(b"\n8,", b'\n8"')
     told = f"{tmp_path}/metrics.csv has damaged lines (1), which are left out or mended; the file as it was is {kept}"
@@ -455,5 +414,29 @@ def test_a_table_that_is_one_endless_line_is_kept_aside_unread(tmp_path):
         file.write(b"step,elapsed,return\n4,0.5,1.0\n")
         file.truncate(1 << 40)
     set_aside(str(tmp_path), 40, logging.getLogger())
-    assert steps(tmp_path / "metrics.csv") == [4]
+    assert steps_of(tmp_path / "metrics.csv") == [4]
     assert (folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv").stat().st_size == 1 << 40
+
+
+# The picture of a run
+
+
+@pytest.mark.parametrize(
+    "low, high, expected",
+    [
+        (0, 132.5, [0, 25, 50, 75, 100, 125]),
+        (8.0, 11.0, [8, 8.5, 9, 9.5, 10, 10.5, 11]),
+        (0, 7752, [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000]),
+        (0, 10000, [0, 2500, 5000, 7500, 10000]),
+        (-21, 20.5, [-20, -10, 0, 10, 20]),
+        (0, 0.004, [0, 0.001, 0.002, 0.003, 0.004]),
+    ],
+)
+def test_axes_are_marked_at_round_numbers(low, high, expected):
+    assert round_numbers(low, high) == pytest.approx(expected)
+
+
+def test_the_learning_curve_is_marked_at_round_numbers(tmp_path):
+    train_agent(Recorder(), Counting(30), 500, tmp_path, max_episode_len=7)
+    marks = re.findall(r">(-?[\d,.]+)</text>", (tmp_path / "learning_curve.svg").read_text())
+    assert marks == ["3", "4", "5", "6", "7", "0", "100", "200", "300", "400", "500"]

@@ -1,12 +1,11 @@
 """Agents, environments and hooks that are mocks, as in tests of users' own scripts: what they say means nothing."""
 
-import contextlib
 from unittest import mock
 
 import pytest
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.experiments import OptunaPrunerHook, train_agent, train_agent_batch, train_agent_with_evaluation
+from pfrl_like.experiments import train_agent, train_agent_batch, train_agent_with_evaluation
 from pfrl_like.experiments.evaluation_hooks import EvaluationHook
 from pfrl_like.experiments.evaluator import Evaluator, eval_performance
 from pfrl_like.experiments.train_agent_async import train_agent_async
@@ -78,14 +77,3 @@ def test_a_hook_that_does_not_support_a_runner_is_named_before_anything_else_is_
         train_agent_with_evaluation(
             mock.Mock(), mock.Mock(), 1, 1, None, 1, mock.Mock(), evaluation_hooks=[Unsupported()]
         )
-
-
-@pytest.mark.parametrize("prunes", [False, True])
-def test_a_trial_gets_the_mean_return_and_the_step_and_may_end_the_run(prunes):
-    optuna = pytest.importorskip("optuna")
-    trial = mock.Mock()
-    trial.should_prune.return_value = prunes
-    call = dict(env=None, agent=None, evaluator=None, step=42, agent_stats=[], env_stats=[])
-    with pytest.raises(optuna.TrialPruned) if prunes else contextlib.nullcontext():
-        OptunaPrunerHook(trial)(eval_stats={"mean": 3.5}, **call)
-    trial.report.assert_called_once_with(3.5, 42)

@@ -12,22 +12,12 @@ from async_parts import make_a3c
 from epoch_parts import epoch_runner
 from experiment_fakes import Counting, Recorder
 from resume_parts import noisy_env, small_dqn
+from run_parts import contents
 
+from pfrl_like import experiments
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.experiments import (
-    EpochRunner,
-    Evaluator,
-    collect_demonstrations,
-    eval_performance,
-    train_agent,
-    train_agent_actor_learner,
-    train_agent_async,
-    train_agent_batch,
-    train_agent_batch_with_evaluation,
-    train_agent_offline,
-    train_agent_with_evaluation,
-)
+from pfrl_like.experiments import Evaluator, collect_demonstrations, eval_performance
 
 
 class Dies(Counting):
@@ -39,14 +29,7 @@ class Dies(Counting):
 
 def data() -> MDPDataset:
     rows = np.zeros((40, 4), np.float32)
-    return MDPDataset(
-        rows,
-        np.zeros(40, np.int64),
-        np.zeros(40, np.float32),
-        np.arange(40) % 8 == 7,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+    return MDPDataset.from_arrays(rows, np.zeros(40, np.int64), rows[:, 0], np.arange(40) % 8 == 7)
 
 
 def function(*_: Any) -> None:
@@ -62,20 +45,47 @@ SEVERAL = {**SERIAL, "env": lambda: SerialVectorEnv([Dies()])}
 EVALUATED = {"eval_n_steps": lambda: None, "eval_n_episodes": lambda: 1, "eval_interval": lambda: 2}
 ASYNC = {"make_env": lambda: Dies, "steps": lambda: 5, "start_method": lambda: "fork"}
 RUNNERS: dict[Callable[..., Any], dict[str, Callable[[], Any]]] = {
-    train_agent: SERIAL,
-    train_agent_batch: SEVERAL,
-    train_agent_with_evaluation: {**SERIAL, **EVALUATED},
-    train_agent_batch_with_evaluation: {**SEVERAL, **EVALUATED, "eval_env": Dies},
-    train_agent_offline: {
+    experiments.train_agent: SERIAL,
+    experiments.train_agent_batch: SEVERAL,
+    experiments.train_agent_with_evaluation: {**SERIAL, **EVALUATED},
+    experiments.train_agent_batch_with_evaluation: {**SEVERAL, **EVALUATED, "eval_env": Dies},
+    experiments.train_agent_offline: {
         "agent": lambda: small_dqn(noisy_env(0)), "dataset": data, "steps": lambda: 5, **EVALUATED, "eval_env": Dies,
     },
-    train_agent_async: {"agent": make_a3c, "processes": lambda: 1, **EVALUATED, **ASYNC},
-    train_agent_actor_learner: {"agent": make_agent, "n_actors": lambda: 1, **EVALUATED, **ASYNC},
+    experiments.train_agent_async: {"agent": make_a3c, "processes": lambda: 1, **EVALUATED, **ASYNC},
+    experiments.train_agent_actor_learner: {"agent": make_agent, "n_actors": lambda: 1, **EVALUATED, **ASYNC},
     in_epochs: {},
 }  # fmt: skip
 PUT = "expected a list of functions: put it in a list"
 REFUSED = {
-    "agent": [(3, TypeError, r"^agent is 3 \(int\), expected")],
+    "outdir": [
+        (None, TypeError, r"outdir is None \(NoneType\), expected the path of a directory"),
+        ("", ValueError, "outdir is '', expected the path of a directory"),
+        (b"", ValueError, "outdir is b'', expected the path of a directory"),
+    ],
+    "steps": [
+        (-1, ValueError, "steps is -1, expected an integer from 0 on"),
+        (1e3, TypeError, r"steps is 1000.0 \(float\), expected an integer"),
+    ],
+    "step_offset": [
+        (-1, ValueError, "step_offset is -1"), (500, ValueError, "step_offset is 500 and steps is 5"),
+    ],
+    "agent": [(3, TypeError, r"^agent is 3 \(int\), expected"), ("DQN", TypeError, r"agent is .*\(str\), expected")],
+    "dataset": [([], TypeError, r"dataset is \[\] \(list\), .* MDPDataset.from_episodes")],
+    "make_env": [(3, TypeError, "^make_env is ")],
+    "processes": [(0, ValueError, "processes")],
+    "stop_event": [(True, TypeError, "^stop_event is ")],
+    "exception_event": [(1, TypeError, "^exception_event is ")],
+    "random_seeds": [
+        ([], ValueError, "random_seeds"), ([-1], ValueError, r"random_seeds\[0\] is -1"),
+        ([2**32], ValueError, "random_seeds holds 4294967296"), (3, TypeError, "^random_seeds is "),
+        (["a"], TypeError, r"^random_seeds\S* is "),
+    ],
+    "grace": [
+        (0.0, ValueError, "grace is 0.0"), (np.nan, ValueError, "grace is nan"), ("long", TypeError, "^grace is "),
+    ],
+    "log_interval": [(0, ValueError, "log_interval is 0")],
+    "return_window_size": [(0, ValueError, "return_window_size is 0")],
     "env": [(3, TypeError, r"env is 3 \(int\), expected an environment: an object with the methods reset and step")],
     "eval_env": [
         (3, TypeError, r"eval_env is 3 \(int\), expected an environment"),
@@ -87,11 +97,12 @@ REFUSED = {
     "successful_score": [("9", TypeError, r"successful_score is '9' \(str\), expected a number, or None")],
     "eval_success_threshold": [("9", TypeError, "eval_success_threshold is '9'")],
     "eval_n_episodes": [
-        (1.5, TypeError, r"^eval_n_episodes is 1.5 \(float\)"),
+        (1.5, TypeError, r"^eval_n_episodes is 1.5 \(float\)"), (0, ValueError, "n_episodes is 0"),
         (None, ValueError, "eval_n_steps is None and eval_n_episodes is None, expected exactly one of them"),
     ],
     "eval_n_steps": [(3, ValueError, "^eval_n_steps is 3 and eval_n_episodes is 1, expected exactly one of them")],
     "eval_interval": [(0, ValueError, "eval_interval is 0")],
+    "eval_max_episode_len": [(2.5, TypeError, "eval_max_episode_len is 2.5")],
     "hooks": [
         (3, TypeError, r"^hooks is 3 \(int\), expected a list of functions$"),
         (function, TypeError, rf"^hooks is <function .*> \(function\), {PUT}$"),
@@ -106,19 +117,29 @@ REFUSED = {
         ([function, 3], TypeError, r"^step_hooks\[1\] is 3 \(int\), expected a function"),
         ((step for step in [function]), TypeError, "^step_hooks is <generator"),
     ],
-    "global_step_hooks": [(function, TypeError, rf"^global_step_hooks is .*{PUT}")],
+    "global_step_hooks": [
+        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), (3, TypeError, "^global_step_hooks is "),
+        ([print, 3], TypeError, r"^global_step_hooks\[1\] is "),
+    ],
     "use_tensorboard": [("no", TypeError, "use_tensorboard is 'no'")],
     "save_best_so_far_agent": [("no", TypeError, "save_best_so_far_agent is 'no'")],
     "eval_during_episode": [("no", TypeError, "eval_during_episode is 'no'")],
     "use_shared_memory": [("no", TypeError, "use_shared_memory is 'no'")],
     "profile": [("no", TypeError, "profile is 'no'")],
     "resume": [("yes", TypeError, r"resume is 'yes' \(str\), expected True or False")],
-    "keep_checkpoints": [("2", TypeError, "^keep_checkpoints is '2'")],
+    "keep_checkpoints": [
+        ("2", TypeError, "^keep_checkpoints is '2'"), (0, ValueError, "keep_checkpoints"),
+        (1.5, TypeError, "keep_checkpoints"),
+    ],
     "keep_snapshots": [("2", TypeError, "^keep_snapshots is '2'")],
     "on_checkpoint_failure": [("ignore", ValueError, "on_checkpoint_failure is 'ignore', expected 'raise' or 'warn'")],
     "on_snapshot_failure": [("ignore", ValueError, "on_snapshot_failure is 'ignore', expected 'raise' or 'warn'")],
-    "checkpoint_freq": [(0, ValueError, "checkpoint_freq is 0")],
-    "max_episode_len": [("9", TypeError, "max_episode_len is '9'")],
+    "checkpoint_freq": [(0, ValueError, "checkpoint_freq is 0, expected an integer from 1 on, or None")],
+    "max_episode_len": [
+        ("9", TypeError, "max_episode_len is '9'"), (0, ValueError, "max_episode_len is 0"),
+        (1.5, TypeError, "max_episode_len is 1.5"),
+    ],
+    "train_max_episode_len": [(0, ValueError, "max_episode_len is 0")],
     "start_method": [("thread", ValueError, "start_method is 'thread', expected one of")],
 }  # fmt: skip
 
@@ -126,10 +147,11 @@ REFUSED = {
 def names_of(runner: Callable[..., Any]) -> set[str]:
     """The arguments of a runner, those that it hands on included."""
     names = {*inspect.signature(runner).parameters}
-    if runner is train_agent_actor_learner:
-        names |= {*inspect.signature(train_agent_async).parameters}
+    if runner is experiments.train_agent_actor_learner:
+        names |= {*inspect.signature(experiments.train_agent_async).parameters}
+        names -= {"processes", "stop_event", "exception_event"}
     if runner is in_epochs:
-        names |= {*inspect.signature(EpochRunner).parameters} - {"env", "eval_env", "eval_n_episodes"}
+        names |= {*inspect.signature(experiments.EpochRunner).parameters} - {"env", "eval_env", "eval_n_episodes"}
     return names
 
 
@@ -141,10 +163,6 @@ CASES = [
 ]
 
 
-def files(outdir: Path) -> dict[str, str]:
-    return {str(path.relative_to(outdir)): path.read_text() for path in outdir.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize(("runner", "name", "value", "error", "message"), CASES)
 def test_nothing_has_happened_to_the_run_before(
     runner: Callable[..., Any], name: str, value: Any, error: type[Exception], message: str, tmp_path: Path
@@ -153,10 +171,10 @@ def test_nothing_has_happened_to_the_run_before(
     for path in ("run.json", "scores.txt", "metrics.csv", "5_finish/manifest.json"):
         (tmp_path / path).write_text("earlier")
     arguments = {each: make() for each, make in RUNNERS[runner].items() if each != name}
-    before = files(tmp_path)
+    before = contents(tmp_path)
     with pytest.raises(error, match=message):
-        runner(**arguments, **{name: value, "outdir": tmp_path})
-    assert files(tmp_path) == before
+        runner(**arguments, **{"outdir": tmp_path, name: value})
+    assert contents(tmp_path) == before
 
 
 def test_every_runner_is_among_them() -> None:
@@ -167,11 +185,35 @@ def test_every_runner_is_among_them() -> None:
     ("call", "message"),
     [
         (lambda: Evaluator(Recorder(), Dies(), None, 1.5, 2, "never"), r"^n_episodes is 1.5 \(float\)"),
-        (lambda: Evaluator(Recorder(), 3, None, 1, 2, "never"), r"^env is 3 \(int\), expected an environment"),
-        (lambda: Evaluator(3, Dies(), None, 1, 2, "never"), r"^agent is 3 \(int\), expected something with eval_mode"),
-        (lambda: eval_performance(Dies(), Recorder(), 1, 1), "^n_steps is 1 and n_episodes is 1, expected exactly one"),
-        (lambda: collect_demonstrations(Recorder(), Dies(), 1, 1, "never"), "^steps is 1 and episodes is 1, expected"),
-        (lambda: collect_demonstrations(Recorder(), 3, 1, None, "never"), r"^env is 3 \(int\), expected an env"),
+        (lambda: Evaluator(Recorder(), Dies(), 0, None, 2, "never"), "n_steps is 0"),
+        (
+            lambda: Evaluator(Recorder(), Dies(), None, 1, 5, None),
+            r"outdir is None \(NoneType\), expected the",
+        ),
+        (
+            lambda: collect_demonstrations(Recorder(), Dies(), 5, None, None),
+            r"outdir is None \(NoneType\), exp",
+        ),
+        (
+            lambda: Evaluator(Recorder(), 3, None, 1, 2, "never"),
+            r"^env is 3 \(int\), expected an environment",
+        ),
+        (
+            lambda: Evaluator(3, Dies(), None, 1, 2, "never"),
+            r"^agent is 3 \(int\), expected something with eval_mode",
+        ),
+        (
+            lambda: eval_performance(Dies(), Recorder(), 1, 1),
+            "^n_steps is 1 and n_episodes is 1, expected exactly one",
+        ),
+        (
+            lambda: collect_demonstrations(Recorder(), Dies(), 1, 1, "never"),
+            "^steps is 1 and episodes is 1, expected",
+        ),
+        (
+            lambda: collect_demonstrations(Recorder(), 3, 1, None, "never"),
+            r"^env is 3 \(int\), expected an env",
+        ),
     ],
 )
 def test_evaluators_refuse_the_same(

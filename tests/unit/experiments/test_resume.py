@@ -1,22 +1,27 @@
 """Runs that were stopped go on from their newest checkpoint as if they had not been."""
 
-import csv
 import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from epoch_parts import epoch_runner, go_on
 from experiment_fakes import Counting, Recorder
 from resume_parts import Noisy, noisy_env, small_dqn
+from run_parts import Stopped, change_record, contents, names_in, record, resumed, steps_of, stop_at, table
+from stopped_runs import digests
+from torch import nn
 
-from pfrl_like.agents import DQN
+from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
@@ -29,22 +34,16 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.callbacks import Evaluation
+from pfrl_like.experiments.checkpoints import saved_in
+from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
-from pfrl_like.replay_buffers import PersistentReplayBuffer
+from pfrl_like.explorers import ConstantEpsilonGreedy
+from pfrl_like.policies import SoftmaxCategoricalHead
+from pfrl_like.q_functions import DiscreteActionValueHead
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import MASK
-
-
-class Stopped(Exception):
-    """Ends a run."""
-
-
-def stop_at(t: int) -> Any:
-    def stop(clock: Any) -> None:
-        if clock.t >= t:
-            raise Stopped
-
-    return stop
+from pfrl_like.utils import set_random_seed
 
 
 class Sum:
@@ -83,11 +82,8 @@ def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
 
 def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
     rng = np.random.default_rng(0)
-    done = np.arange(50) % 10 == 9
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
-    dataset = MDPDataset(
-        observations, actions, rng.normal(size=50), done, discrete_action=True, reward_convention="next_row"
-    )
+    dataset = MDPDataset.from_arrays(observations, actions, rng.normal(size=50), np.arange(50) % 10 == 9)
     agent = small_dqn(noisy_env(0))
     _, history = train_agent_offline(
         agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
@@ -96,12 +92,13 @@ def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
     return agent, history
 
 
+def stopped(outdir: Path, t: int, run: Any = serial, **options: Any) -> None:
+    """A run that ends in the midst of it."""
+    with pytest.raises(Stopped):
+        run(outdir, hooks=[stop_at(t)], **options)
+
+
 RUNS = pytest.mark.parametrize("run", [serial, several, offline])
-
-
-def rows(path: Path, delimiter: str) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return [{**row, "elapsed": ""} for row in csv.DictReader(file, delimiter=delimiter)]
 
 
 def left(outdir: Path, run: Any) -> dict[str, Any]:
@@ -113,12 +110,8 @@ def left(outdir: Path, run: Any) -> dict[str, Any]:
         "moments": [value["exp_avg"].tolist() for value in agent.optimizer.state_dict()["state"].values()],
         "statistics": agent.get_statistics(), "history": history,
         "buffer": (stored["header"], {name: array.tolist() for name, array in stored["arrays"].items()}),
-        "scores": rows(outdir / "scores.txt", "\t"), "episodes": rows(outdir / "metrics.csv", ","),
+        "scores": table(outdir / "scores.txt"), "episodes": table(outdir / "metrics.csv"),
     }  # fmt: skip
-
-
-def resumed(outdir: Path) -> Any:
-    return json.loads((outdir / "run.json").read_text())["resumed"]
 
 
 @RUNS
@@ -127,12 +120,10 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
     wanted = left(whole, run(whole, resume=True))
     assert resumed(whole) is None
     for t in (37, 83):
-        with pytest.raises(Stopped):
-            run(broken, hooks=[stop_at(t)], resume=True)
+        stopped(broken, t, run, resume=True)
     torch.rand(3)
     assert left(broken, run(broken, resume=True)) == wanted
-    exactly = {"resume": "exact", "reasons": []}
-    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, **exactly}
+    assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
 
 
 def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(
@@ -141,9 +132,8 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
     for token, is_same in (("a", None), ("a", True), ("b", False)):
         monkeypatch.setattr(sys, "argv", ["train.py", f"--token={token}"])
         serial(tmp_path, 10, resume=True)
-        record = json.loads((tmp_path / "run.json").read_text())
-        assert record["command"] == ["train.py", f"--token={MASK}"]
-        assert record.get("same_command") is is_same
+        told = record(tmp_path)
+        assert told["command"] == ["train.py", f"--token={MASK}"] and told.get("same_command") is is_same
 
 
 def test_commands_of_a_record_that_was_not_masked_are_compared_too(
@@ -152,11 +142,9 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_too(
     monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
     serial(tmp_path, 10, resume=True)
     for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
-        record = json.loads((tmp_path / "run.json").read_text())
-        del record["command_digest"]
-        (tmp_path / "run.json").write_text(json.dumps(record | {"command": command, "earlier_parts": []}))
+        change_record(tmp_path, command=command, earlier_parts=[], command_digest=None)
         serial(tmp_path, 10, resume=True)
-        assert json.loads((tmp_path / "run.json").read_text())["same_command"] is is_same
+        assert record(tmp_path)["same_command"] is is_same
 
 
 @pytest.mark.parametrize(
@@ -164,40 +152,33 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_too(
     [
         (b"return", b"retuzn", "its columns were episode, return, length"),
         (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
-        (b"step", b"s4ep", "metrics.csv has damaged lines (1)"),
-        (b"10,", b"1p,", "metrics.csv has damaged lines (1)"),
     ],
 )
 def test_a_damaged_table_stops_no_run(
     before: bytes, after: bytes, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Stopped):
-        serial(tmp_path, hooks=[stop_at(80)])
-    table = tmp_path / "metrics.csv"
-    content = table.read_bytes()
-    n_rows = sum(int(row["step"]) <= 75 for row in rows(table, ","))
-    table.write_bytes(content.replace(before, after, 1))
+    stopped(tmp_path, 80)
+    path = tmp_path / "metrics.csv"
+    content, columns, n_rows = path.read_bytes(), table(path)[0].keys(), sum(step <= 75 for step in steps_of(path))
+    path.write_bytes(content.replace(before, after, 1))
     serial(tmp_path, resume=True)
-    assert sum(int(row["step"]) <= 75 for row in rows(table, ",")) >= n_rows - 1
+    assert sum(step <= 75 for step in steps_of(path)) >= n_rows - 1 and table(path)[0].keys() == columns
     assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
-    assert list(rows(table, ",")[0]) == next(csv.reader(content.decode().splitlines()))
 
 
 def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
     serial(tmp_path, 10)
-    record = json.loads((tmp_path / "run.json").read_text()) | {"command": ["train.py", "--token=a"]}
-    (tmp_path / "run.json").write_text(json.dumps(record))
+    change_record(tmp_path, command=["train.py", "--token=a"])
     serial(tmp_path, 20, resume=True)
-    (part,) = json.loads((tmp_path / "run.json").read_text())["earlier_parts"]
+    (part,) = record(tmp_path)["earlier_parts"]
     assert part["command"] == ["train.py", f"--token={MASK}"]
 
 
 @RUNS
 def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     _, history = run(tmp_path, 40)
-    names = {path.name for path in tmp_path.iterdir()}
-    assert run(tmp_path, 40, resume=True)[1] == history
-    assert {path.name for path in tmp_path.iterdir()} == names
+    names = names_in(tmp_path)
+    assert run(tmp_path, 40, resume=True)[1] == history and names_in(tmp_path) == names
     assert "nothing is left to train: steps is 40, " in caplog.text and "go on exactly" not in caplog.text
 
 
@@ -206,7 +187,7 @@ def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
     run(tmp_path, 40)
     _, history = run(tmp_path, 90, resume=True)
     assert resumed(tmp_path)["checkpoint"] in ("40_finish", "42_finish")
-    assert [int(row["steps"]) // 20 for row in rows(tmp_path / "scores.txt", "\t")][-1] == 4 and len(history) >= 3
+    assert [step // 20 for step in steps_of(tmp_path / "scores.txt")][-1] == 4 and len(history) >= 3
 
 
 @pytest.mark.parametrize("signum, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
@@ -227,8 +208,7 @@ def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path: Path) -> None:
 
 def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
     hook = Sum()
-    with pytest.raises(Stopped):
-        serial(tmp_path, step_hooks=[hook], hooks=[stop_at(60)])
+    stopped(tmp_path, 60, step_hooks=[hook])
     other = Sum()
     serial(tmp_path, step_hooks=[other], resume=True)
     assert other.sum == sum(range(1, 91))
@@ -251,7 +231,7 @@ def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path: Path) -> None
         run(hooks=[stop_at(60)])
     run(resume=True)
     assert starts == [0, 50]
-    assert [int(row["steps"]) // 20 for row in rows(tmp_path / "scores.txt", "\t")] == [1, 2, 3, 4]
+    assert [step // 20 for step in steps_of(tmp_path / "scores.txt")] == [1, 2, 3, 4]
 
 
 def damage(path: Path) -> None:
@@ -266,8 +246,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
 ) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = left(whole, serial(whole))
-    with pytest.raises(Stopped):
-        serial(broken, hooks=[stop_at(80)])
+    stopped(broken, 80)
     [path] = broken.glob(pattern)
     shutil.rmtree(path) if path.is_dir() else damage(path)
     assert left(broken, serial(broken, resume=True)) == wanted
@@ -276,8 +255,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
 
 
 def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
-        serial(tmp_path, hooks=[stop_at(80)])
+    stopped(tmp_path, 80)
     for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
         damage(path)
     with pytest.raises(CheckpointError, match="no checkpoint to go on from") as caught:
@@ -330,8 +308,7 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
 
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
-        serial(tmp_path, hooks=[stop_at(30)])
+    stopped(tmp_path, 30)
     with pytest.raises(CheckpointError, match="does not fit this run"):
         several(tmp_path, resume=True)
 
@@ -339,8 +316,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
 def test_an_environment_that_comes_elsewhere_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with pytest.raises(Stopped):
-        serial(tmp_path, hooks=[stop_at(60)])
+    stopped(tmp_path, 60)
     step = Noisy.step
     monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
     serial(tmp_path, resume=True)
@@ -393,23 +369,9 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
 
-@pytest.mark.parametrize(
-    "options, error, told",
-    [
-        ({"resume": True, "step_offset": 5}, ValueError, "step_offset is 5"),
-        ({"resume": "yes"}, TypeError, "resume is 'yes'"),
-        ({"keep_checkpoints": 0}, ValueError, "keep_checkpoints"),
-        ({"keep_checkpoints": 1.5}, TypeError, "keep_checkpoints"),
-        ({"on_checkpoint_failure": "ignore"}, ValueError, "on_checkpoint_failure is 'ignore'"),
-    ],
-)
-@pytest.mark.parametrize("evaluated", [False, True])
-def test_bad_arguments_are_refused(options: Any, error: Any, told: str, evaluated: bool, tmp_path: Path) -> None:
-    with pytest.raises(error, match=told):
-        if evaluated:
-            train_agent_with_evaluation(Recorder(), Counting(), 5, None, 1, 5, tmp_path / "run", **options)
-        else:
-            train_agent(Recorder(), Counting(), 5, tmp_path / "run", **options)
+def test_an_offset_of_a_run_that_goes_on_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="step_offset is 5"):
+        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True, step_offset=5)
     assert not (tmp_path / "run").exists()
 
 
@@ -420,8 +382,7 @@ def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
 
 
 def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path: Path) -> None:
-    with pytest.raises(Stopped):
-        serial(tmp_path, hooks=[stop_at(80)])
+    stopped(tmp_path, 80)
     small_dqn(noisy_env(0)).save(str(tmp_path / "75_checkpoint"))
     serial(tmp_path, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "50_checkpoint"
@@ -463,34 +424,25 @@ def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None
     assert resumed(tmp_path)["t"] == 50
 
 
-def test_nothing_stays_of_what_could_not_be_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kept", ["25_checkpoint", None])
+def test_nothing_stays_of_what_could_not_be_saved(
+    kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     save = DQN.save
 
     def fill_disk(self: Any, dirname: str) -> None:
-        if not dirname.endswith("25_checkpoint"):
+        if kept is None or not dirname.endswith(kept):
             raise CheckpointError(dirname, "cannot be written: no space is left")
         save(self, dirname)
 
     monkeypatch.setattr(DQN, "save", fill_disk)
     serial(tmp_path, on_checkpoint_failure="warn", keep_checkpoints=1)
-    assert [path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()] == ["25_checkpoint"]
+    assert [path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()] == ([kept] if kept else [])
     kinds = [path.name.partition("-")[0] for path in (tmp_path / "checkpoint_buffers").rglob("*")]
-    assert sorted(kinds) == ["replay_buffer", "segment", "table"]
+    assert sorted(kinds) == ["replay_buffer", *(["segment", "table"] if kept else [])]
     assert not (tmp_path / "best").exists()
-    outcome = json.loads((tmp_path / "run.json").read_text())["outcome"]
+    outcome = record(tmp_path)["outcome"]
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
-
-
-def test_the_files_of_a_first_checkpoint_that_failed_are_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fill_disk(self: Any, dirname: str) -> None:
-        raise CheckpointError(dirname, "cannot be written: no space is left")
-
-    monkeypatch.setattr(DQN, "save", fill_disk)
-    serial(tmp_path, on_checkpoint_failure="warn")
-    [folder] = (tmp_path / "checkpoint_buffers").iterdir()
-    assert [*folder.iterdir()] == []
 
 
 def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
@@ -550,3 +502,229 @@ def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: P
         path.write_bytes(b"".join(kept))
         serial(tmp_path, 40, resume=True)
         assert path.read_bytes() == wanted
+
+
+# Runs that go on otherwise than they were made say so
+
+
+def seeded(env: Any) -> Any:
+    set_random_seed(0)
+    env.reset(seed=0)
+    env.action_space.seed(0)
+    return env
+
+
+def dqn(
+    env: Any, kind: Any = DoubleDQN, buffer: Any = ReplayBuffer, capacity: int = 50, num_steps: int = 1,
+    lr: float = 1e-3, gamma: float = 0.9, epsilon: float = 0.5,
+) -> Any:  # fmt: skip
+    q_function = nn.Sequential(nn.Linear(env.observation_space.shape[0], 2), DiscreteActionValueHead())
+    return kind(
+        q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
+        ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
+    )  # fmt: skip
+
+
+def take_up(
+    outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), wrapper: Any = lambda env: env, **options: Any
+) -> None:
+    env = seeded(wrapper(gymnasium.make(env_id)))
+    train_agent(dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
+
+
+@pytest.fixture
+def outdir(tmp_path: Path) -> Path:
+    """The directory of a run that was stopped."""
+    with pytest.raises(Stopped):
+        take_up(tmp_path, hooks=[stop_at(45)])
+    return tmp_path
+
+
+def reinforce(*_: Any, **__: Any) -> REINFORCE:
+    model = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
+    return REINFORCE(model, torch.optim.Adam(model.parameters()))
+
+
+class Wide(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Observations of another form."""
+
+    def __init__(self, env: Any) -> None:
+        super().__init__(env)
+        self.observation_space = gymnasium.spaces.Box(-1, 1, (6,), np.float32)
+
+    def observation(self, observation: Any) -> Any:
+        return np.zeros(6, np.float32)
+
+
+ANOTHER_ENV = r"it belongs to another environment: form of env.observation_space was 'a box of shape \(4,\)' and is "
+ANOTHER_AGENT = "was saved by the agent DoubleDQN, and that of this run is REINFORCE: does not fit this run: it has"
+
+
+@pytest.mark.parametrize(
+    "change, told",
+    [
+        ({"buffer": PrioritizedReplayBuffer}, "no buffer that fits this one"),
+        ({"num_steps": 3}, "no buffer that fits this one"),
+        ({"wrapper": Wide}, rf"{ANOTHER_ENV}'a box of shape \(6,\)'"),
+        ({"kind": reinforce}, ANOTHER_AGENT),
+    ],
+)
+def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: Any, told: str, outdir: Path) -> None:
+    before = contents(outdir)
+    with pytest.raises(CheckpointError, match=told) as caught:
+        take_up(outdir, **change)
+    assert contents(outdir) == before and "ValueError" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        ({"gamma": 0.5}, "gamma was 0.9 and is 0.5"),
+        ({"lr": 1e-5}, "optimizer[0].lr was 0.001 and is 1e-05"),
+        ({"capacity": 20}, "replay_buffer.capacity was 50 and is 20"),
+        ({"epsilon": 0.1}, "explorer.epsilon was 0.5 and is 0.1"),
+        ({"kind": DQN}, "agent was 'DoubleDQN' and is 'DQN'"),
+        ({"env_id": "CartPole-v0"}, "env.spec was 'CartPole-v1' and is 'CartPole-v0'"),
+        ({}, None),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, outdir: Path) -> None:
+    take_up(outdir, **change)
+    told = resumed(outdir)
+    assert (told["resume"], reason in told["reasons"]) == (("approximate", True) if reason else ("exact", False))
+
+
+def offline_then_online(outdir: Path, hooks: Any = ()) -> list[Any]:
+    env = seeded(gymnasium.make("CartPole-v1"))
+    agent, rng = dqn(env, DQN), np.random.default_rng(0)
+    data = MDPDataset.from_arrays(
+        rng.normal(size=(40, 4)).astype(np.float32), rng.integers(2, size=40), rng.normal(size=40),
+        np.arange(40) % 10 == 9,
+    )  # fmt: skip
+    train_agent_offline(
+        agent, data, 30, outdir / "offline", resume=True, rng=rng, eval_env=gymnasium.make("CartPole-v1"),
+        eval_n_episodes=1, eval_interval=10,
+    )  # fmt: skip
+    train_agent(agent, env, 60, outdir / "online", checkpoint_freq=20, resume=True, hooks=hooks)
+    return [each.tolist() for each in agent.model.parameters()]
+
+
+def test_what_an_agent_went_through_before_is_not_how_it_was_made(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    wanted = offline_then_online(tmp_path / "whole")
+    with pytest.raises(Stopped):
+        offline_then_online(tmp_path / "parts", [stop_at(45)])
+    assert offline_then_online(tmp_path / "parts") == wanted and "go on exactly" not in caplog.text
+    assert (resumed(tmp_path / "parts" / "online")["reasons"]) == []
+
+
+class Chosen(DQN):
+    """With arguments of which one has a default in the class."""
+
+    act_deterministically = True
+    training_shown = False
+
+    def __init__(self, act_deterministically: bool) -> None:
+        self.act_deterministically = act_deterministically
+        self.training_shown, self.width = True, 3
+
+
+def test_arguments_count_also_where_the_class_has_a_default() -> None:
+    told = Configuration(Chosen(False), None, None).saved_state()["told"]
+    assert told["act_deterministically"] is False and told["width"] == 3 and "training_shown" not in told
+
+
+# Runs in epochs that are stopped and go on, bit for bit
+
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def left_of_epochs(outdir: Path) -> dict[str, Any]:
+    """What a run has left that tells neither of the time nor of the process."""
+    runner = epoch_runner(outdir)
+    epochs = runner.restore()
+    saved = saved_in(str(outdir))[0]
+    of_the_process = {"buffers", "agent", "versions", "hardware", "settings"}
+    state = {name: part for name, part in saved.state().items() if name not in of_the_process}
+    for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
+        del state["parts"][name]["dict"][number]
+    del state["parts"]["CSVLogger"]
+    agent, buffer = runner.algorithm.agent, runner.algorithm.replay_buffer
+    parts = {"agent": agent.state_dict(), "buffer": buffer.state_dict(), "statistics": agent.get_statistics()}
+    return {
+        "record": (epochs, saved.t), "state": state, "average": runner.algorithm.average_return,
+        "tables": [table(outdir / name) for name in ("epochs.csv", "metrics.csv", "scores.txt")],
+        "parts": digests(parts), "best": sorted(name.split("-")[0] for name in names_in(outdir / "best")),
+    }  # fmt: skip
+
+
+def go_on_in_a_process(outdir: str, n_epochs: int, batch_size: int | None) -> None:
+    """`go_on` in a process of its own."""
+    command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
+    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "support")])
+    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
+
+
+@pytest.mark.parametrize(
+    ("batch_size", "resume"), [(None, go_on), pytest.param(17, go_on_in_a_process, marks=pytest.mark.slow)]
+)
+def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, batch_size: int | None, resume: Any
+) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    epoch_runner(whole).train(4, batch_size)
+    steps = steps_of(whole / "epochs.csv")
+    with pytest.raises(Stopped):
+        epoch_runner(broken, hooks=[stop_at(steps[1] + 5)]).train(4, batch_size)
+    assert len(table(broken / "epochs.csv")) == 2
+    assert saved_in(str(broken))[1].t == steps[1]
+    assert saved_in(str(broken))[1].state()["source"]["running"] == (batch_size is not None)
+    resume(str(broken), 4, batch_size)
+    assert left_of_epochs(broken) == left_of_epochs(whole)
+
+
+def test_the_average_of_the_last_epoch_is_known_again(tmp_path: Path) -> None:
+    average = epoch_runner(tmp_path).train(1)
+    runner = epoch_runner(tmp_path)
+    runner.restore()
+    assert runner.algorithm.average_return == average and runner.train(1) == average
+
+
+def test_an_environment_of_epochs_that_comes_elsewhere_is_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    epoch_runner(tmp_path).train(1, 17)
+    step = Noisy.step
+    monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
+    go_on(str(tmp_path), 2, 17)
+    assert "did not come to where it was" in caplog.text and len(table(tmp_path / "epochs.csv")) == 2
+
+
+def test_the_snapshot_before_serves_if_the_newest_one_is_damaged(tmp_path: Path) -> None:
+    epoch_runner(tmp_path).train(3)
+    for saved in saved_in(str(tmp_path))[:2]:  # the end of the run, and its last epoch
+        [state] = Path(saved.path).glob("run/state-*.json")
+        state.write_text(state.read_text().replace("exact", "inexact"))
+    assert epoch_runner(tmp_path).restore() == 2
+
+
+def test_training_goes_on_from_what_there_is(tmp_path: Path) -> None:
+    epoch_runner(tmp_path).train(2, resume=True)
+    runner = epoch_runner(tmp_path)
+    runner.train(3, resume=True)
+    assert runner.epoch == 3 and len(table(tmp_path / "epochs.csv")) == 3
+
+
+def test_a_run_that_was_killed_before_its_first_snapshot_begins_anew_and_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(Stopped):
+        epoch_runner(tmp_path, hooks=[stop_at(3)]).train(1)
+    for path in tmp_path.glob("*_except"):  # as if it had been killed
+        shutil.rmtree(path)
+    epoch_runner(tmp_path).train(1, resume=True)
+    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
+    assert "give resume=True" not in caplog.text

@@ -8,9 +8,9 @@ import sys
 import threading
 import time
 
-import cloudpickle
 import pytest
 from experiment_fakes import Counting, Recorder
+from run_parts import record
 from signal_parts import status_after_sigterm
 from time_parts import PATIENCE
 
@@ -19,9 +19,6 @@ from pfrl_like.experiments import train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.processes import Portable, Workers
 from pfrl_like.runs.run_files import owned
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-pytestmark = pytest.mark.usefixtures("no_haste")
 
 SIGNALS = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)]
 BY_SIGNAL = pytest.mark.parametrize("signum, error", SIGNALS)
@@ -48,14 +45,8 @@ def test_the_tick_is_finished_and_the_agent_saved_once(agent, tmp_path, signum, 
     assert seen == [1, 2, 3, 4, 5]
     assert len(agent.observed) == 5
     assert agent.saved == [str(tmp_path / "5_except")]
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert (record["t"], record["outcome"].partition(":")[0]) == (5, error.__name__)
+    assert (record(tmp_path)["t"], record(tmp_path)["outcome"].partition(":")[0]) == (5, error.__name__)
     assert handlers() == before
-
-
-def test_sigterm_ends_the_process_with_143():
-    assert Terminated(signal.SIGTERM).code == 143
-    assert str(Terminated(signal.SIGTERM)) == "SIGTERM"
 
 
 @BY_SIGNAL
@@ -74,10 +65,14 @@ def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, monkeypatch, si
     assert agent.saved == [str(tmp_path / "1_except")]
 
 
-def test_a_signal_that_comes_twice_at_once_counts_once(agent, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        train_agent(agent, Counting(), 100, tmp_path, step_hooks=[raise_at(2, signal.SIGINT)] * 2)
-    assert agent.saved == [str(tmp_path / "2_except")]
+@pytest.mark.parametrize(
+    ("at", "times", "saved"), [(2, 2, "2_except"), (6, 1, "6_finish")], ids=["twice at once", "in the last step"]
+)
+def test_a_signal_counts_once_and_does_not_undo_the_end(agent, tmp_path, at, times, saved):
+    with pytest.raises(Terminated) as caught:
+        train_agent(agent, Counting(), 6, tmp_path, step_hooks=[raise_at(at, signal.SIGTERM)] * times)
+    assert agent.saved == [str(tmp_path / saved)]
+    assert (caught.value.code, str(caught.value)) == (143, "SIGTERM")
 
 
 def test_an_interruption_brings_no_evaluation_before_its_time(agent, tmp_path):
@@ -87,12 +82,6 @@ def test_an_interruption_brings_no_evaluation_before_its_time(agent, tmp_path):
             step_hooks=[raise_at(7, signal.SIGTERM)],
         )  # fmt: skip
     assert len((tmp_path / "scores.txt").read_text().splitlines()) == 1
-
-
-def test_a_signal_in_the_last_step_does_not_undo_the_end(agent, tmp_path):
-    with pytest.raises(Terminated):
-        train_agent(agent, Counting(), 6, tmp_path, step_hooks=[raise_at(6, signal.SIGTERM)])
-    assert agent.saved == [str(tmp_path / "6_finish")]
 
 
 def test_a_signal_while_the_agent_is_saved_waits(tmp_path):
@@ -194,8 +183,25 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
     for pid in workers:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
-    outcome = json.loads((tmp_path / "run/run.json").read_text())["outcome"]
+    outcome = record(tmp_path / "run")["outcome"]
     assert outcome.partition(":")[0] == ("KeyboardInterrupt" if signum == signal.SIGINT else "Terminated")
+
+
+def owning(outdir, waits=False):
+    """Owns a directory in another process, and says so, or why not."""
+
+    def own(channel, index):
+        if waits:
+            channel.recv()
+        try:
+            with owned(str(outdir)):
+                channel.send("held")
+                if waits:
+                    channel.recv()
+        except CheckpointError as error:
+            channel.send(str(error))
+
+    return Portable(own)
 
 
 class TestOneWriter:
@@ -241,29 +247,16 @@ class TestOneWriter:
         assert f"process {os.getpid()}" in text
 
     def test_a_child_writes_for_its_parent(self, tmp_path):
-        def own_again(channel, index):
-            with owned(str(tmp_path)):
-                channel.send("held")
-
         with owned(str(tmp_path)):
-            workers = Workers(Portable(own_again), [()], start_method="spawn")
+            workers = Workers(owning(tmp_path), [()], start_method="spawn")
             assert workers.receive() == ["held"]
             workers.close()
 
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
-        def own(channel, index):
-            channel.recv()
-            try:
-                with owned(str(tmp_path)):
-                    channel.send("held")
-                    channel.recv()
-            except CheckpointError as error:
-                channel.send(str(error))
-
         with owned(str(tmp_path)):
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
-        workers = Workers(Portable(own), [(), ()], start_method="spawn")
+        workers = Workers(owning(tmp_path, waits=True), [(), ()], start_method="spawn")
         answers = []
         for index in range(2):
             workers.send(index, "go")
@@ -272,17 +265,10 @@ class TestOneWriter:
         assert (answers[0], "has one writer" in answers[1]) == ("held", True)
 
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
-        def own(channel, index):
-            try:
-                with owned(str(tmp_path)):
-                    channel.send("held")
-            except CheckpointError as error:
-                channel.send(str(error))
-
         with owned(str(tmp_path)):
             path = tmp_path / "owner.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
-            workers = Workers(Portable(own), [()], start_method="spawn")
+            workers = Workers(owning(tmp_path), [()], start_method="spawn")
             (told,) = workers.receive()
             workers.close()
         assert "has one writer" in told

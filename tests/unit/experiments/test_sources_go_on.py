@@ -58,11 +58,16 @@ def gone_on(source: Any, text: str, count: int) -> Any:
     return list(reasons), ticked(source, count)
 
 
+def begun(source: Any, count: int) -> Any:
+    """A source that is recorded, after so many steps."""
+    source.record()
+    ticked(source, count)
+    return source
+
+
 def check_goes_on(make: Callable[[], Any], first: int, count: int) -> None:
     """What is saved after so many steps goes on elsewhere as it does here."""
-    whole = make()
-    whole.record()
-    ticked(whole, first)
+    whole = begun(make(), first)
     text = saved(whole)
     expected = ticked(whole, count)
     assert gone_on(make(), text, count) == ([], expected)
@@ -75,9 +80,7 @@ def test_a_serial_run_goes_on(name: str, first: int) -> None:
 
 
 def test_a_run_goes_on_more_than_once_and_in_the_same_objects() -> None:
-    whole = serial(ENVS["global streams"])
-    whole.record()
-    ticked(whole, 7)
+    whole = begun(serial(ENVS["global streams"]), 7)
     text = saved(whole)
     expected = [ticked(whole, 7) for _ in range(4)]
     source = serial(ENVS["global streams"])
@@ -124,6 +127,70 @@ def test_a_run_in_several_processes_goes_on(shared: bool) -> None:
         check_goes_on(make, 17, 20)
 
 
+def test_a_run_that_was_saved_before_it_began_begins() -> None:
+    for make in (serial(Noisy), vector(VECTORS["serial"])):
+        make.record()
+        assert make.restore_state(json.loads(json.dumps(make.saved_state()))) == ["no episode was recorded"]
+        assert ticked(make, 2)
+
+
+def _unsteady() -> Any:
+    return seeded(Unsteady(), 3)
+
+
+@pytest.mark.parametrize("make", [lambda: serial(_unsteady), lambda: vector(lambda: SerialVectorEnv([_unsteady()]))])
+def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: Any) -> None:
+    source, other = begun(make(), 4), make()
+    [reason], heard = gone_on(other, saved(source), 3)
+    assert "did not come to where it was: ValueError('other observations, rewards" in reason
+    assert len(heard) == 9
+    tape = getattr(other, "env", None) or other.stream.env.envs[0]
+    assert tape.env.steps <= 3
+
+
+def test_another_environment_is_told_of() -> None:
+    source = begun(serial(ENVS["random actions"]), 4)
+    [reason] = serial(ENVS["own stream"]).restore_state(source.saved_state())
+    assert "the environment has 1 layers, expected 3" in reason
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"), "CartPoleVectorEnv"),
+        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()), "nothing"),
+    ],
+)
+def test_a_vector_environment_of_which_nobody_knows_begins_anew(make: Any, reason: str) -> None:
+    source, other = begun(vector(make), 4), vector(make)
+    reasons, _ = gone_on(other, saved(source), 3)
+    assert any(reason in each for each in reasons)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"episode": {}}, KeyError, "way"),
+        ({"episode": {"way": "story"}}, KeyError, "actions"),
+        ({"length": "x"}, ValueError, "'x'"),
+        ({"running": None}, KeyError, "running"),
+    ],
+)
+def test_a_damaged_state_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
+    source = begun(serial(Noisy), 3)
+    state = {**source.saved_state(), **change}
+    if change == {"running": None}:
+        del state["running"]
+    with pytest.raises(error, match=message):
+        source.restore_state(state)
+
+
+def test_another_number_of_environments_is_refused() -> None:
+    source = begun(vector(VECTORS["serial"]), 2)
+    with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
+        vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())
+
+
 def go_on_elsewhere(path: str) -> None:
     """What a fresh process does."""
     text = Path(path).read_text()
@@ -142,69 +209,3 @@ def test_a_run_goes_on_in_a_fresh_process(tmp_path: Path) -> None:
         [sys.executable, "-c", command], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": paths}
     )
     assert json.loads(came.stdout) == expected
-
-
-def test_a_run_that_was_saved_before_it_began_begins() -> None:
-    for make in (serial(Noisy), vector(VECTORS["serial"])):
-        make.record()
-        assert make.restore_state(json.loads(json.dumps(make.saved_state()))) == ["no episode was recorded"]
-        assert ticked(make, 2)
-
-
-def _unsteady() -> Any:
-    return seeded(Unsteady(), 3)
-
-
-@pytest.mark.parametrize("make", [lambda: serial(_unsteady), lambda: vector(lambda: SerialVectorEnv([_unsteady()]))])
-def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: Any) -> None:
-    source, other = make(), make()
-    source.record()
-    ticked(source, 4)
-    [reason], heard = gone_on(other, saved(source), 3)
-    assert "did not come to where it was: ValueError('other observations, rewards" in reason
-    assert len(heard) == 9
-    tape = getattr(other, "env", None) or other.stream.env.envs[0]
-    assert tape.env.steps <= 3
-
-
-def test_another_environment_is_told_of() -> None:
-    source = serial(ENVS["random actions"])
-    source.record()
-    ticked(source, 4)
-    [reason] = serial(ENVS["own stream"]).restore_state(source.saved_state())
-    assert "the environment has 1 layers, expected 3" in reason
-
-
-@pytest.mark.parametrize(
-    ("make", "reason"),
-    [
-        (lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"), "CartPoleVectorEnv"),
-        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()), "nothing"),
-    ],
-)
-def test_a_vector_environment_of_which_nobody_knows_begins_anew(make: Any, reason: str) -> None:
-    source, other = vector(make), vector(make)
-    source.record()
-    ticked(source, 4)
-    reasons, _ = gone_on(other, saved(source), 3)
-    assert any(reason in each for each in reasons)
-
-
-@pytest.mark.parametrize("change", [{"episode": {}}, {"episode": {"way": "story"}}, {"length": "x"}, {"running": None}])
-def test_a_damaged_state_is_refused(change: dict[str, Any]) -> None:
-    source = serial(Noisy)
-    source.record()
-    ticked(source, 3)
-    state = {**source.saved_state(), **change}
-    if change == {"running": None}:
-        del state["running"]
-    with pytest.raises(ValueError, match="no state of this source"):
-        source.restore_state(state)
-
-
-def test_another_number_of_environments_is_refused() -> None:
-    source = vector(VECTORS["serial"])
-    source.record()
-    ticked(source, 2)
-    with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
-        vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from run_parts import change_record, contents
 from traced_run import run
 
 from pfrl_like.cli import closer_interval, main, tells_more_in
@@ -20,10 +21,6 @@ from pfrl_like.replay_buffers import PersistentReplayBuffer
 from pfrl_like.runs.checksums import STREAM
 
 Again = Callable[..., str]
-
-
-def files_in(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 @pytest.fixture
@@ -47,9 +44,9 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
 def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path: Path, again: Again) -> None:
     outdir = tmp_path / "run"
     run(outdir)
-    before, whole = files_in(outdir), read_records(str(outdir))
+    before, whole = contents(outdir), read_records(str(outdir))
     now = again("scratch", outdir, 20, 30)
-    assert files_in(outdir) == before and not (tmp_path / "another").exists()
+    assert contents(outdir) == before and not (tmp_path / "another").exists()
     assert [line["t"] for line in read_tensors(now)] == [*range(20, 31)]
     assert (read_records(now) == whole[:30]).all() and not repetition(str(outdir), now).differs
     elsewhere = repetition(str(outdir), again("elsewhere", outdir, 20, 30, reward_at=23))
@@ -59,9 +56,9 @@ def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_p
 def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path: Path, again: Again) -> None:
     outdir = tmp_path / "run"
     run(outdir, keep_checkpoints=5)
-    before, whole, lines = files_in(outdir), read_records(str(outdir)), read_tensors(str(outdir))
+    before, whole, lines = contents(outdir), read_records(str(outdir)), read_tensors(str(outdir))
     now = again("scratch", outdir, 40, 47, checkpoint=str(outdir / "20_checkpoint"), keep_checkpoints=5)
-    assert files_in(outdir) == before
+    assert contents(outdir) == before
     assert [line["t"] for line in read_tensors(now)][-8:] == [*range(40, 48)]
     tensors = next(line["tensors"] for line in read_tensors(now) if line["t"] == 40)
     assert {name: tensors[name] for name in tensors if not name.startswith(STREAM)} == lines[2]["tensors"]
@@ -79,11 +76,11 @@ def test_persistent_buffers_are_left_alone_and_begin_as_they_did(
 ) -> None:
     outdir, replay = tmp_path / "run", tmp_path / place
     run_with_files(outdir, replay)
-    before, whole = files_in(tmp_path), read_records(str(outdir))
+    before, whole = contents(tmp_path), read_records(str(outdir))
     source = checkpoint and str(outdir / f"{checkpoint}_checkpoint")
     now = again("scratch", outdir, 40, 47, source, run_with_files, replay=replay)
     scratch = f"{tmp_path / 'scratch'}/"
-    assert {path: content for path, content in files_in(tmp_path).items() if not path.startswith(scratch)} == before
+    assert {path: content for path, content in contents(tmp_path).items() if not path.startswith(scratch)} == before
     assert (read_records(now) == whole[int(checkpoint or 0) : 47]).all()
     assert not repetition(str(outdir), now).differs
 
@@ -107,10 +104,10 @@ def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(
             return len(buffer)
 
     assert (stored("data", 3), stored("more", 2, ancestor=tmp_path / "data")) == (3, 5)
-    before = files_in(tmp_path)
+    before = contents(tmp_path)
     monkeypatch.setenv(VARIABLE, Order(str(tmp_path / "run"), str(tmp_path / "scratch"), until=7).to_text())
     assert [stored("data", 1), stored("data", 1), stored("more", 2, ancestor=tmp_path / "data")] == [4, 5, 5]
-    assert files_in(tmp_path / "data") | files_in(tmp_path / "more") == before
+    assert contents(tmp_path / "data") | contents(tmp_path / "more") == before
 
 
 def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path: Path, again: Again) -> None:
@@ -137,12 +134,6 @@ raise SystemExit("that was the whole run")
 """
 
 
-def record(outdir: Path, **content: Any) -> None:
-    """Change what the record of a run tells."""
-    path = outdir / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | content))
-
-
 Two = Callable[..., tuple[str, str]]
 
 
@@ -155,7 +146,7 @@ def two_runs(tmp_path: Path) -> Two:
         for name, when in (("a", 0), ("b", at)):
             run(tmp_path / name, **{mishap: when})
             started_as = [sys.executable, "program.py", name, mishap, str(when)]
-            record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
+            change_record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
         return str(tmp_path / "a"), str(tmp_path / "b")
 
     return two_runs
@@ -165,12 +156,12 @@ def test_the_command_starts_both_programs_again_to_name_the_step(
     tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runs = two_runs("spoil_at", 10)
-    before = files_in(tmp_path)
+    before = contents(tmp_path)
     assert main(["diff-runs", *runs]) == 1
     out, err = capfd.readouterr()
     assert "tensors: at step 20 these differ, those of step 0 not: model." in out
     assert "tensors: at step 11 these differ, those of step 10 not: model." in out and "does not repeat" not in out
-    assert "program.py a spoil_at 0" in err and "program.py b spoil_at 10" in err and files_in(tmp_path) == before
+    assert "program.py a spoil_at 0" in err and "program.py b spoil_at 10" in err and contents(tmp_path) == before
 
 
 @pytest.mark.slow
@@ -195,7 +186,7 @@ def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environmen
     tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
     runs = two_runs("spoil_at", 10)
-    record(tmp_path / "b", started_as=[sys.executable, "program.py", "b", "reward_at", "15"])
+    change_record(tmp_path / "b", started_as=[sys.executable, "program.py", "b", "reward_at", "15"])
     assert main(["diff-runs", *runs]) == 1
     out = capfd.readouterr().out
     assert "b does not repeat itself, the first that differs is step 11, in its loss" in out
@@ -248,7 +239,7 @@ def test_programs_that_do_not_train_again_are_told_with_their_last_words(
     started_as = [sys.executable, "-S", "-c", "raise SystemExit('no such data')"]
     for name, at in (("a", 0), ("b", 10)):
         run(tmp_path / name, spoil_at=at)
-        record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
+        change_record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
     assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
     out = capsys.readouterr().out
     assert "again: there is no closer look" in out and "before it trained an agent in" in out and "no such data" in out
@@ -299,7 +290,7 @@ def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_pa
     assert next(explanations((a, b))).startswith(named)
     assert [line[:11] for line in explanations((a, c))] == ["seeds.torch"]
     assert [*explanations((a, c), repeats=False)][1].startswith(named)
-    record(runs[1], settings={"PYTHONHASHSEED": "0"})
+    change_record(runs[1], settings={"PYTHONHASHSEED": "0"})
     assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
 
 
@@ -313,7 +304,7 @@ def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp
         (outdir / "args.txt").write_text(json.dumps({"outdir": given, "fast": True}))
     moved = str(tmp_path / "a-moved"), str(tmp_path / "b-moved")
     assert not any(line.startswith(("command", "arguments")) for line in explanations(moved))
-    record(tmp_path / "b-moved", command=["train.py", "runs/b", "--fast"])
+    change_record(tmp_path / "b-moved", command=["train.py", "runs/b", "--fast"])
     assert [*explanations(moved)] == [
         r"command: ['train.py', 'DIR', '--outdir=DIR', '--name=a', '--seed=0', '\x00', ''] and "
         "['train.py', 'DIR', '--fast'] (other arguments)"

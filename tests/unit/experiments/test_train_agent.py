@@ -1,16 +1,15 @@
-import csv
-import inspect
 import itertools
-import json
 import logging
 import os
 import random
+from unittest import mock
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting, Recorder
+from run_parts import Hook, Sink, record, steps_of, table
 from tensorboard_files import scalars
 from torch import nn
 
@@ -18,14 +17,7 @@ from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import EnvError, NonFiniteError
-from pfrl_like.experiments import (
-    EvaluationHook,
-    Evaluator,
-    train_agent,
-    train_agent_batch,
-    train_agent_batch_with_evaluation,
-    train_agent_with_evaluation,
-)
+from pfrl_like.experiments import Evaluator, train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.experiments.evaluator import run_evaluation_episodes
 from pfrl_like.explorers import Greedy
@@ -84,18 +76,17 @@ def test_hooks_get_the_users_own_environment_at_every_step(agent, tmp_path):
     assert calls == [(env, agent, 1), (env, agent, 2), (env, agent, 3)]
 
 
-def test_checkpoints_and_finish_are_saved(agent, tmp_path):
-    train_agent(agent, Counting(), 5, tmp_path, checkpoint_freq=2)
-    assert names(agent) == ["2_checkpoint", "4_checkpoint", "5_finish"]
+@pytest.mark.parametrize("steps, saved", [(5, "2_checkpoint 4_checkpoint 5_finish"), (4, "2_checkpoint 4_finish")])
+def test_checkpoints_and_finish_are_saved(agent, tmp_path, steps, saved):
+    train_agent(agent, Counting(), steps, tmp_path, checkpoint_freq=2)
+    assert names(agent) == saved.split()
 
 
-def test_metrics_hold_every_episode(agent, tmp_path):
-    train_agent(agent, Counting(2), 4, tmp_path)
-    rows = list(csv.DictReader((tmp_path / "metrics.csv").open()))
-    assert [(row["step"], row["episode"], row["return"], row["length"]) for row in rows] == [
-        ("2", "0", "2.0", "2"),
-        ("4", "1", "2.0", "2"),
-    ]
+def test_metrics_hold_every_episode_the_one_that_was_cut_off_too(agent, tmp_path):
+    train_agent(agent, Counting(2), 5, tmp_path)
+    rows = table(tmp_path / "metrics.csv")
+    assert " ".join(rows[0]) == "step episode return length"
+    assert [" ".join(row.values()) for row in rows] == ["2 0 2.0 2", "4 1 2.0 2", "5 2 1.0 1"]
 
 
 def test_error_while_observing_is_saved_under_the_step_it_belongs_to(agent, tmp_path):
@@ -103,16 +94,6 @@ def test_error_while_observing_is_saved_under_the_step_it_belongs_to(agent, tmp_
     with pytest.raises(ZeroDivisionError):
         train_agent(agent, Counting(), 5, tmp_path)
     assert names(agent) == ["1_except"]
-
-
-def test_episode_cut_off_by_the_end_of_training_is_recorded(agent, tmp_path):
-    train_agent(agent, Counting(3), 4, tmp_path)
-    assert (tmp_path / "metrics.csv").read_text().splitlines()[-1].endswith("1,1.0,1")
-
-
-def test_last_step_of_a_serial_run_is_no_checkpoint(agent, tmp_path):
-    train_agent(agent, Counting(), 4, tmp_path, checkpoint_freq=2)
-    assert names(agent) == ["2_checkpoint", "4_finish"]
 
 
 def test_agent_that_only_acts_and_observes_is_trained(tmp_path, caplog):
@@ -134,28 +115,16 @@ def test_report_that_cannot_be_written_does_not_cost_the_history(agent, tmp_path
 
 
 def test_further_loggers_get_the_same_metrics(agent, tmp_path):
-    seen = []
-
-    class Sink:
-        def log(self, step, metrics):
-            seen.append((step, dict(metrics)))
-
-        def close(self):
-            pass
-
-    train_agent(agent, Counting(2), 2, tmp_path, loggers=[Sink()])
-    assert seen == [(2, {"episode": 0, "return": 2.0, "length": 2})]
+    sink = Sink()
+    train_agent(agent, Counting(2), 2, tmp_path, loggers=[sink])
+    assert sink.metrics == [{"episode": 0, "return": 2.0, "length": 2}] and sink.steps == [2, "closed"]
 
 
 def test_run_record_and_report_tell_the_outcome(agent, tmp_path):
     train_agent(agent, Counting(2), 4, tmp_path)
-    record = json.loads((tmp_path / "run.json").read_text())
-    assert record["outcome"] == "finished" and record["t"] == 4 and record["episodes"] == 2
-    assert "<svg" in (tmp_path / "report.html").read_text() and "http" not in _without_namespace(tmp_path)
-
-
-def _without_namespace(path):
-    return (path / "report.html").read_text().replace("http://www.w3.org/2000/svg", "")
+    assert {"outcome": "finished", "t": 4, "episodes": 2}.items() <= record(tmp_path).items()
+    report = (tmp_path / "report.html").read_text()
+    assert "<svg" in report and "http" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_masks_reach_an_agent_only_if_there_are_some(tmp_path):
@@ -173,16 +142,17 @@ def test_unknown_keyword_is_refused(agent, tmp_path):
         train_agent(agent, Counting(), 5, tmp_path, evaluater=None)
 
 
-@pytest.mark.parametrize(
-    "spoil, error, message",
-    [
-        (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward is nan"),
-        (lambda env, agent: setattr(env, "bad_obs", np.array([np.inf], np.float32)), NonFiniteError, "obs has inf"),
-        (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
-        (lambda env, agent: setattr(agent, "action", 5), ValueError, "action is 5, expected an integer from 0 to 1"),
-        (lambda env, agent: setattr(env, "step", lambda action: (1, 2, 3)), EnvError, "3 values"),
-    ],
-)
+#: What spoils an environment or an agent, and how that is told.
+SPOILT = [
+    (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward (is|has) nan"),
+    (lambda env, agent: setattr(env, "bad_obs", np.array([np.inf], np.float32)), NonFiniteError, "obs.* has inf"),
+    (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
+    (lambda env, agent: setattr(agent, "action", 5), ValueError, "action.* is .*5"),
+]
+THREE_VALUES = (lambda env, agent: setattr(env, "step", lambda action: (1, 2, 3)), EnvError, "3 values")
+
+
+@pytest.mark.parametrize("spoil, error, message", [*SPOILT, THREE_VALUES])
 def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_path, caplog, spoil, error, message):
     class Plain:  # not a gymnasium env, so that the number of values is looked at
         def __init__(self):
@@ -197,8 +167,7 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
     before_the_step = error is EnvError or "action" in message
     assert names(agent) == ["1_except" if before_the_step else "2_except"]
     assert "training ended by" in caplog.text
-    assert error.__name__ in json.loads((tmp_path / "run.json").read_text())["outcome"]
-    assert error.__name__ in (tmp_path / "report.html").read_text()
+    assert error.__name__ in record(tmp_path)["outcome"] and error.__name__ in (tmp_path / "report.html").read_text()
 
 
 def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
@@ -265,15 +234,9 @@ class TestWithEvaluation:
         trained, history = self.run(agent, tmp_path)
         assert trained is agent
         assert history == [{"n_observed": 3, "eval_score": 3.0}, {"n_observed": 6, "eval_score": 3.0}]
-
-    def test_scores_have_pfrls_columns(self, agent, tmp_path):
-        self.run(agent, tmp_path)
-        header, first, second = (tmp_path / "scores.txt").read_text().splitlines()
-        columns = "steps episodes elapsed mean median stdev max min n_observed"
-        assert header.replace("	", " ") == columns
-        values = first.split("	")
-        assert " ".join(values[:2] + values[3:]) == "3 1 3.0 3.0 0.0 3.0 3.0 3"
-        assert second.startswith("6\t2\t")
+        header, *rows = (line.split("\t") for line in (tmp_path / "scores.txt").read_text().splitlines())
+        assert " ".join(header) == "steps episodes elapsed mean median stdev max min n_observed"  # those of PFRL
+        assert " ".join(rows[0][:2] + rows[0][3:]) == "3 1 3.0 3.0 0.0 3.0 3.0 3" and rows[1][:2] == ["6", "2"]
 
     def test_best_agent_is_saved_once_for_equal_scores(self, agent, tmp_path):
         self.run(agent, tmp_path)
@@ -285,7 +248,7 @@ class TestWithEvaluation:
     def test_successful_score_ends_training(self, agent, tmp_path):
         self.run(agent, tmp_path, steps=30, successful_score=3.0)
         assert names(agent) == ["best", "3_finish"]
-        assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "stopped: score 3.0 >= 3"
+        assert record(tmp_path)["outcome"] == "stopped: score 3.0 >= 3"
 
     def test_evaluation_that_never_comes_is_warned_of(self, agent, tmp_path, caplog):
         self.run(agent, tmp_path / "1", eval_interval=6)
@@ -297,24 +260,15 @@ class TestWithEvaluation:
         assert "successful_score is 3.0, but there is no evaluator" in caplog.text
 
     def test_evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise(self, agent, tmp_path):
-        self.run(agent, tmp_path, env=Counting(4), eval_interval=2, steps=8)
-        assert [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]] == ["4", "8"]
-        self.run(
-            agent, tmp_path, env=Counting(4), eval_interval=2, eval_env=Counting(), eval_during_episode=True, steps=8
-        )
-        steps = [line.split("\t")[0] for line in (tmp_path / "scores.txt").read_text().splitlines()[1:]]
-        assert steps == ["2", "4", "6", "8"]
+        options = {"env": Counting(4), "eval_interval": 2, "steps": 8}
+        self.run(agent, tmp_path, **options)
+        assert steps_of(tmp_path / "scores.txt") == [4, 8]
+        self.run(agent, tmp_path, eval_env=Counting(), eval_during_episode=True, **options)
+        assert steps_of(tmp_path / "scores.txt") == [2, 4, 6, 8]
 
     def test_evaluation_during_an_episode_needs_an_environment_of_its_own(self, agent, tmp_path):
         with pytest.raises(ValueError, match="eval_during_episode"):
             self.run(agent, tmp_path, eval_during_episode=True)
-
-    @pytest.mark.parametrize(
-        "extent", [dict(eval_n_steps=1, eval_n_episodes=1), dict(eval_n_steps=None, eval_n_episodes=None)]
-    )
-    def test_exactly_one_extent_is_needed(self, agent, tmp_path, extent):
-        with pytest.raises(ValueError, match="exactly one"):
-            self.run(agent, tmp_path, **extent)
 
     def test_limit_of_evaluation_episodes_defaults_to_that_of_training(self, agent, tmp_path):
         _, history = self.run(agent, tmp_path, train_max_episode_len=2)
@@ -337,40 +291,22 @@ class TestWithEvaluation:
 
         assert streams_after(1) == streams_after(1000)
 
-    def test_evaluation_environment_is_made_anew_from_the_specification(self, agent, tmp_path):
-        self.run(agent, tmp_path, env=gymnasium.make("CartPole-v1"), steps=30, eval_interval=10)
-        assert "fresh" in json.loads((tmp_path / "run.json").read_text())["eval_env"]
-
-    def test_evaluation_environment_is_copied_without_a_specification(self, agent, tmp_path):
-        env = Counting(3)
+    @pytest.mark.parametrize("kind, resets", [("fresh", None), ("copy", 2), ("between episodes", 6)])
+    def test_evaluation_environment_is_made_anew_or_copied_if_it_can_be(self, agent, tmp_path, kind, resets):
+        env = gymnasium.make("CartPole-v1") if kind == "fresh" else Counting(3)
+        if kind == "between episodes":
+            env.lock = (i for i in range(3))  # which cannot be copied
         self.run(agent, tmp_path, env=env)
-        assert "copy" in json.loads((tmp_path / "run.json").read_text())["eval_env"] and env.n_resets == 2
-
-    def test_training_environment_serves_between_episodes_if_it_cannot_be_copied(self, agent, tmp_path):
-        env = Counting(3)
-        env.lock = (i for i in range(3))
-        self.run(agent, tmp_path, env=env)
-        assert "between episodes" in json.loads((tmp_path / "run.json").read_text())["eval_env"] and env.n_resets == 6
+        assert kind in record(tmp_path)["eval_env"] and getattr(env.unwrapped, "n_resets", None) == resets
 
     def test_evaluation_hooks_see_the_evaluation(self, agent, tmp_path):
         calls = []
 
-        class Hook(EvaluationHook):
-            support_train_agent = True
+        def hook(step, eval_stats, evaluator, **_):
+            calls.append((step, eval_stats["mean"], evaluator.max_score < 0))
 
-            def __call__(self, **values):
-                calls.append((values["step"], values["eval_stats"]["mean"], values["evaluator"].max_score < 0))
-
-        self.run(agent, tmp_path, evaluation_hooks=[Hook()])
+        self.run(agent, tmp_path, evaluation_hooks=[Hook(hook)])
         assert calls == [(3, 3.0, True), (6, 3.0, False)]
-
-    def test_hook_that_does_not_support_the_runner_is_refused(self, agent, tmp_path):
-        class Hook(EvaluationHook):
-            def __call__(self, **values):
-                pass
-
-        with pytest.raises(ValueError, match="support_train_agent"):
-            self.run(agent, tmp_path, evaluation_hooks=[Hook()])
 
     def test_tensorboard_files_are_written_on_request(self, agent, tmp_path):
         pytest.importorskip("tensorboard")
@@ -396,15 +332,7 @@ class TestWithEvaluation:
 
 
 @pytest.mark.parametrize("make", [Counting, lambda: SerialVectorEnv([Counting(), Counting()])])
-@pytest.mark.parametrize(
-    "spoil, error, message",
-    [
-        (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward"),
-        (lambda env, agent: setattr(env, "bad_obs", np.array([np.inf], np.float32)), NonFiniteError, "obs"),
-        (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
-        (lambda env, agent: setattr(agent, "action", 5), ValueError, "action.* is .*5"),
-    ],
-)
+@pytest.mark.parametrize("spoil, error, message", SPOILT)
 def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, error, message):
     env = make()
     spoil(getattr(env, "envs", [env])[-1], agent)
@@ -415,14 +343,6 @@ def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, 
 def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
     run_evaluation_episodes(Counting(2), agent, 3, None)
     assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
-
-
-def test_environment_may_change_its_observations_in_place(agent, tmp_path):
-    env, copied = Counting(3), []
-    env.in_place = [np.zeros(1, np.float32)]
-    agent.observe = lambda obs, *_: copied.append(obs)
-    train_agent(agent, env, 3, tmp_path)
-    assert [obs.tolist() for obs in copied] == [[1.0], [2.0], [3.0]]
 
 
 def test_environment_may_change_its_masks_in_place(agent, tmp_path):
@@ -454,81 +374,30 @@ def test_gymnasium_env_whose_reset_tells_no_info_is_refused(agent, tmp_path, val
         train_agent(agent, env, 2, tmp_path)
 
 
-@pytest.mark.parametrize(
-    "arguments, error, message",
-    [
-        (dict(steps=-1), ValueError, "steps is -1, expected an integer from 0 on"),
-        (dict(steps=1e3), TypeError, r"steps is 1000.0 \(float\), expected an integer"),
-        (dict(step_offset=-1), ValueError, "step_offset is -1"),
-        (dict(checkpoint_freq=0), ValueError, "checkpoint_freq is 0, expected an integer from 1 on, or None"),
-        (dict(max_episode_len=0), ValueError, "max_episode_len is 0"),
-        (dict(eval_max_episode_len=2.5), TypeError, "eval_max_episode_len is 2.5"),
-        (dict(eval_n_episodes=0), ValueError, "n_episodes is 0"),
-        (dict(eval_n_episodes=None, eval_n_steps=0), ValueError, "n_steps is 0"),
-        (dict(eval_interval=0), ValueError, "eval_interval is 0"),
-        (dict(log_interval=0), ValueError, "log_interval is 0"),
-        (dict(return_window_size=0), ValueError, "return_window_size is 0"),
-    ],
-)
-def test_numbers_out_of_range_are_refused_before_anything_is_written(agent, tmp_path, arguments, error, message):
-    evaluation = dict(eval_n_steps=None, eval_n_episodes=1, eval_interval=1)
-    runners = [train_agent, train_agent_with_evaluation, train_agent_batch, train_agent_batch_with_evaluation]
-    for runner in runners:
-        names = inspect.signature(runner).parameters
-        own = {f"train_{name}" if f"train_{name}" in names else name: arguments[name] for name in arguments}
-        if own.keys() <= names.keys():
-            rest = {name: evaluation[name] for name in evaluation if name in names}
-            env = SerialVectorEnv([Counting()]) if "batch" in runner.__name__ else Counting()
-            with pytest.raises(error, match=message):
-                runner(agent, env, **{"steps": 5, "outdir": tmp_path / "run", **rest, **own})
-    assert not (tmp_path / "run").exists()
-
-
 def test_nothing_is_left_to_do_at_an_offset_of_the_last_step(agent, tmp_path):
     train_agent(agent, Counting(), 5, tmp_path, step_offset=5)
     assert agent.observed == [] and names(agent) == ["5_finish"]
 
 
-class Closing:
+def closing(error=None):
     """Stands for a logger, a hook and an evaluator."""
-
-    max_score = 0.0
-
-    def __init__(self, closed, error=None):
-        self.closed, self.error = closed, error
-
-    def __call__(self, clock):
-        pass
-
-    def log(self, step, metrics):
-        pass
-
-    def evaluate_if_necessary(self, t, episodes):
-        pass
-
-    def close(self):
-        self.closed.append(self)
-        if self.error:
-            raise self.error
+    return mock.Mock(max_score=0.0, **{"evaluate_if_necessary.return_value": None, "close.side_effect": error})
 
 
 def test_everything_is_closed_and_the_first_error_of_that_is_raised(agent, tmp_path):
-    closed = []
-    first, second = Closing(closed, KeyError("first")), Closing(closed, KeyError("second"))
+    first, second, hook, evaluator = closing(KeyError("first")), closing(KeyError("second")), closing(), closing()
     with pytest.raises(KeyError, match="first"):
-        train_agent(
-            agent, Counting(), 3, tmp_path, loggers=[first, second], hooks=[Closing(closed)], evaluator=Closing(closed)
-        )
-    assert len(closed) == 4
-    assert json.loads((tmp_path / "run.json").read_text())["outcome"] == "finished"
+        train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second], hooks=[hook], evaluator=evaluator)
+    assert [each.close.call_count for each in (first, second, hook, evaluator)] == [1] * 4
+    assert record(tmp_path)["outcome"] == "finished"
 
 
 def test_an_error_while_closing_hides_no_other(agent, tmp_path, caplog):
     agent.observe = lambda *_: 1 / 0
-    closed = []
+    first, second = closing(KeyError("lost")), closing()
     with pytest.raises(ZeroDivisionError):
-        train_agent(agent, Counting(), 3, tmp_path, loggers=[Closing(closed, KeyError("lost")), Closing(closed)])
-    assert len(closed) == 2 and "lost" in caplog.text
+        train_agent(agent, Counting(), 3, tmp_path, loggers=[first, second])
+    assert first.close.call_count == second.close.call_count == 1 and "lost" in caplog.text
 
 
 def test_tensorboard_of_the_evaluator_is_closed_with_the_run(agent, tmp_path):
@@ -543,7 +412,7 @@ def test_run_record_tells_whether_the_random_streams_began_alike(agent, tmp_path
     for seed in (1, 1, 2):
         random.seed(seed), np.random.seed(seed), torch.manual_seed(seed)
         train_agent(agent, Counting(), 1, tmp_path)
-        seeds.append(json.loads((tmp_path / "run.json").read_text())["seeds"])
+        seeds.append(record(tmp_path)["seeds"])
     assert seeds[0] == seeds[1] and seeds[0].keys() == {"torch", "numpy_state", "python_state"}
     assert not set(seeds[1].values()) & set(seeds[2].values())
 
@@ -596,21 +465,6 @@ def test_scores_do_not_follow_the_streams_of_training(agent, tmp_path):
     assert scores[0] == scores[1] != evaluator.evaluate_and_update_max_score(t=6, episodes=0)
 
 
-def test_success_rate_counts_returns_from_the_threshold_on(agent, tmp_path):
-    seen = []
-
-    class Hook(EvaluationHook):
-        def __call__(self, **values):
-            seen.append(values["eval_stats"].get("success_rate"))
-
-    for threshold in (3.0, 3.5, None):
-        evaluator = Evaluator(
-            agent, Counting(3), None, 2, 1, tmp_path, evaluation_hooks=[Hook()], success_threshold=threshold
-        )
-        evaluator.evaluate_if_necessary(t=1, episodes=0)
-    assert seen == [1, 0, None]
-
-
 def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tmp_path):
     evaluator = Evaluator(agent, Counting(), None, 1, 10, tmp_path, step_offset=15)
     assert evaluator.evaluate_if_necessary(t=19, episodes=0) is None
@@ -619,21 +473,17 @@ def test_evaluations_stay_on_multiples_of_the_interval_after_an_offset(agent, tm
 
 
 def test_hooks_see_the_clock_last_of_all_end_training_and_are_closed(agent, tmp_path):
-    class StopAt:
-        closed = False
-        seen = []
+    seen = []
 
-        def __call__(self, clock):
-            self.seen.append((clock.t, clock.episodes))
-            if clock.t == 4:
-                clock.stop()
+    def stop_at_4(clock):
+        seen.append((clock.t, clock.episodes))
+        if clock.t == 4:
+            clock.stop()
 
-        def close(self):
-            self.closed = True
-
-    hook = StopAt()
+    hook = mock.Mock(side_effect=stop_at_4)
     train_agent(agent, Counting(2), 10, tmp_path, hooks=[hook])
-    assert hook.seen == [(1, 0), (2, 1), (3, 1), (4, 2)] and hook.closed and names(agent) == ["4_finish"]
+    assert seen == [(1, 0), (2, 1), (3, 1), (4, 2)] and names(agent) == ["4_finish"]
+    hook.close.assert_called_once_with()
 
 
 @pytest.mark.parametrize("name", ["pfrl_like.of_a_user", "of_a_user"])
@@ -661,35 +511,19 @@ def test_a_run_that_goes_on_keeps_its_log(agent, tmp_path):
 
 def test_success_rate_is_told_to_evaluation_hooks(agent, tmp_path):
     rates = []
-
-    class Hook(EvaluationHook):
-        support_train_agent = True
-
-        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
-            rates.append(eval_stats["success_rate"])
-
-    for threshold in (3, 3.5):
+    hook = Hook(lambda eval_stats, **_: rates.append(eval_stats.get("success_rate")))
+    for threshold in (3, 3.5, None):
         train_agent_with_evaluation(
-            agent, Counting(3), 3, None, 2, 3, tmp_path, evaluation_hooks=[Hook()], eval_success_threshold=threshold
+            agent, Counting(3), 3, None, 2, 3, tmp_path, evaluation_hooks=[hook], eval_success_threshold=threshold
         )
-    assert rates == [1.0, 0.0]
+    assert rates == [1.0, 0.0, None]
 
 
-def normalized(env):
-    return gymnasium.wrappers.NormalizeObservation(env)
-
-
-@pytest.mark.parametrize("env", [normalized(gymnasium.make("CartPole-v1")), normalized(Counting(3))])
-def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(agent, tmp_path, env):
-    means = []
-
-    class Hook(EvaluationHook):
-        support_train_agent = True
-
-        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
-            means.append((env.obs_rms.mean.copy(), env.obs_rms.count))
-
-    train_agent_with_evaluation(agent, env, 30, None, 2, 15, tmp_path, evaluation_hooks=[Hook()])
+@pytest.mark.parametrize("make", [lambda: gymnasium.make("CartPole-v1"), lambda: Counting(3)])
+def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(agent, tmp_path, make):
+    env, means = gymnasium.wrappers.NormalizeObservation(make()), []
+    hook = Hook(lambda env, **_: means.append((env.obs_rms.mean.copy(), env.obs_rms.count)))
+    train_agent_with_evaluation(agent, env, 30, None, 2, 15, tmp_path, evaluation_hooks=[hook])
     assert len(means) == 2
     np.testing.assert_array_equal(means[-1][0], env.obs_rms.mean)
     assert means[-1][1] == env.obs_rms.count and env.update_running_mean
@@ -705,17 +539,11 @@ def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_pat
     assert items == [[0, 1, 2], [1, 2, 3], [2, 3], [3], [0, 1, 2], [1, 2, 3]]
 
 
-class TestAnEvaluatorThatGoesOn:
-    ROWS = "steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n"
-
-    def evaluator(self, agent, tmp_path, **options):
-        (tmp_path / "scores.txt").write_text(self.ROWS)
-        (tmp_path / "best").mkdir()
-        return Evaluator(agent, Counting(8), None, 1, 5, tmp_path, **options)
-
-    @pytest.mark.parametrize("step_offset, best", [(10, 7.0), (15, 9.0)])
-    def test_it_takes_the_best_score_up_to_its_offset(self, agent, tmp_path, step_offset, best):
-        evaluator = self.evaluator(agent, tmp_path, step_offset=step_offset)
-        assert evaluator.max_score == best
-        evaluator.evaluate_if_necessary(t=20, episodes=0)  # 8.0
-        assert names(agent) == (["best"] if best < 8 else [])
+@pytest.mark.parametrize("step_offset, best", [(10, 7.0), (15, 9.0)])
+def test_an_evaluator_that_goes_on_takes_the_best_score_up_to_its_offset(agent, tmp_path, step_offset, best):
+    (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n")
+    (tmp_path / "best").mkdir()
+    evaluator = Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=step_offset)
+    assert evaluator.max_score == best
+    evaluator.evaluate_if_necessary(t=20, episodes=0)  # 8.0
+    assert names(agent) == (["best"] if best < 8 else [])

@@ -1,38 +1,32 @@
 """Training in several processes: steps are counted once, ends are clean, and errors come home."""
 
 import contextlib
-import csv
 import multiprocessing
 import os
 import shutil
-import signal
-import sys
 import threading
 import time
 from pathlib import Path
 
-import cloudpickle
+import async_runs
 import gymnasium
 import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from run_parts import Hook, names_in, steps_of, table
 from time_parts import wait_until
 
 from pfrl_like.agent import AsyncAgent
 from pfrl_like.errors import AsyncTrainingError
-from pfrl_like.experiments import EvaluationHook, train_agent_actor_learner, train_agent_async
+from pfrl_like.experiments import train_agent_actor_learner, train_agent_async
 from pfrl_like.testing import Chain
-
-cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
-pytestmark = pytest.mark.usefixtures("no_haste")
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left():
     before = set(threading.enumerate())
     yield
-    assert not multiprocessing.active_children()
     assert wait_until(lambda: not set(threading.enumerate()) - before)
 
 
@@ -66,15 +60,10 @@ class Counting(AsyncAgent):
         return [("process", self.process_idx)]
 
 
-def make_env(process_idx, test):
-    return Chain(4, time_limit=7)
-
-
-def run(tmp_path, *, processes=2, steps=60, **options):
-    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, **options}
-    if arguments.get("agent") is None:
-        arguments.setdefault("make_agent", lambda index: Counting())
-    return train_agent_async(tmp_path, processes, steps=steps, **arguments)
+def run(tmp_path, **options):
+    if options.get("agent") is None:
+        options.setdefault("make_agent", lambda index: Counting())
+    return async_runs.run(tmp_path, **options)
 
 
 class Note:
@@ -115,41 +104,32 @@ def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
 
 
 def test_process_0_evaluates_and_saves_the_best(tmp_path):
-    class Hook(EvaluationHook):
-        support_train_agent_async = True
+    def hook(agent, eval_stats, **_):
+        with open(tmp_path / "hook", "a") as file:
+            file.write(f"{agent.process_idx} {eval_stats['success_rate']}\n")
 
-        def __call__(self, env, agent, evaluator, step, eval_stats, agent_stats, env_stats):
-            with open(tmp_path / "hook", "a") as file:
-                file.write(f"{agent.process_idx} {eval_stats['success_rate']}\n")
-
-    run(tmp_path, steps=200, eval_interval=50, eval_n_episodes=2, evaluation_hooks=[Hook()], eval_success_threshold=99)
-    lines = (tmp_path / "scores.txt").read_text().splitlines()
-    header, rows = lines[0].split("\t"), [line.split("\t") for line in lines[1:]]
-    assert header[-1] == "process"
-    assert 1 <= len(rows) <= 4
-    assert {row[-1] for row in rows} == {"0"}
+    evaluation = {"eval_interval": 50, "eval_n_episodes": 2, "eval_success_threshold": 99}
+    run(tmp_path, steps=200, evaluation_hooks=[Hook(hook)], **evaluation)
+    rows = table(tmp_path / "scores.txt")
+    assert 1 <= len(rows) <= 4 and [*rows[0]][-1] == "process" and {row["process"] for row in rows} == {"0"}
     assert (tmp_path / "best" / "count").exists()
     assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
 
 
 def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tmp_path):
-    def episodes():
-        with open(tmp_path / "metrics.csv") as file:
-            return [(int(row["step"]), int(row["episode"])) for row in csv.DictReader(file)]
-
     options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
     run(tmp_path, profile=True, **options)
     run(tmp_path, step_offset=30, steps=90, **options)
-    numbers = [episode for _, episode in episodes()]  # a fast process has ended more than the kept rows tell of
-    assert numbers == sorted({*numbers})
-    assert sorted(step for step, _ in episodes()) == [step for step, _ in episodes()]
+    numbers = [int(row["episode"]) for row in table(tmp_path / "metrics.csv")]
+    assert numbers == sorted({*numbers})  # a fast process has ended more than the kept rows tell of
+    assert sorted(steps_of(tmp_path / "metrics.csv")) == steps_of(tmp_path / "metrics.csv")
     (beyond,) = tmp_path.glob("beyond-30-*")
-    assert {"40_checkpoint", "60_finish", "scores.txt"} <= {path.name for path in beyond.iterdir()}
+    assert {"40_checkpoint", "60_finish", "scores.txt"} <= names_in(beyond)
     run(tmp_path, steps=10, eval_interval=5)
     (aside,) = tmp_path.glob("earlier-*")
-    assert {"90_finish", "scores.txt", "run.json", "profile-0.out"} <= {path.name for path in aside.iterdir()}
+    assert {"90_finish", "scores.txt", "run.json", "profile-0.out"} <= names_in(aside)
     assert any((aside / folder / "best").exists() for folder in ("", beyond.name))  # by when the best score came
-    assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= {path.name for path in tmp_path.iterdir()}
+    assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= names_in(tmp_path)
 
 
 class Resuming(Counting):
@@ -216,96 +196,41 @@ def test_seeds_and_episode_limit_reach_each_process(tmp_path):
 def test_profiles_and_checkpoints_are_written(tmp_path):
     def slow(index, test):
         time.sleep(0.1)
-        return make_env(index, test)
+        return async_runs.make_env(index, test)
 
     run(tmp_path, profile=True, checkpoint_freq=20, make_env=slow)
     assert {path.name for path in tmp_path.glob("profile-*")} == {"profile-0.out", "profile-1.out"}
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {"20_checkpoint", "40_checkpoint"}
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ({"agent": Counting(), "make_agent": Counting}, "exactly one"),
-        ({"make_agent": None}, "exactly one"),
-        ({"random_seeds": [1]}, "random_seeds"),
-        ({"random_seeds": [1, -1]}, r"random_seeds\[1\] is -1"),
-        ({"random_seeds": [1, 2**32]}, "random_seeds holds 4294967296"),
-        ({"max_episode_len": 0}, "max_episode_len is 0"),
-        ({"processes": 0}, "processes"),
-        ({"grace": 0.0}, "grace is 0.0"),
-        ({"grace": float("nan")}, "grace is nan"),
-        ({"eval_interval": 0}, "eval_interval"),
-        ({"eval_interval": 10, "eval_n_steps": 5}, "exactly one"),
-        ({"evaluation_hooks": [print]}, "does not support train_agent_async"),
-    ],
-)
-def test_arguments_that_make_no_sense_are_refused(tmp_path, options, error):
-    with pytest.raises(ValueError, match=error):
-        run(tmp_path, **options)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"make_env": 3}, {"make_agent": Counting()}, {"agent": "mine"}, {"global_step_hooks": 3},
-        {"global_step_hooks": [print, 3]}, {"stop_event": True}, {"exception_event": 1}, {"random_seeds": 3},
-        {"random_seeds": ["a", "b"]}, {"max_episode_len": 1.5},
-        {"grace": "long"},
-    ],
-    ids=lambda options: next(iter(options)),
-)  # fmt: skip
-def test_what_is_no_such_part_is_refused_before_a_process_starts(tmp_path, options):
-    with pytest.raises(TypeError, match=rf"^{next(iter(options))}\S* is "):
-        run(tmp_path, **options)
-
-
-class Failing(Chain):
-    """Fails in some way at its 40th step."""
-
-    def __init__(self, way):
-        super().__init__(4, time_limit=7)
-        self.way, self.count = way, 0
-
-    def step(self, action):
-        self.count += 1
-        if self.count == 40:
-            if self.way == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise ZeroDivisionError("in the middle of it")
-        return super().step(action)
+def test_exactly_one_of_an_agent_and_what_makes_it_is_needed(tmp_path):
+    for given in ({"agent": Counting(), "make_agent": Counting}, {"make_agent": None}):
+        with pytest.raises(ValueError, match="exactly one"):
+            run(tmp_path, **given)
+    with pytest.raises(TypeError, match="^make_agent is "):
+        run(tmp_path, make_agent=Counting())
 
 
 def learn(tmp_path, agent, **options):
-    return train_agent_actor_learner(
-        agent, outdir=tmp_path, **{"make_env": make_env, "steps": 10**8, "eval_interval": None, "start_method": "fork",
-        **options},
-    )  # fmt: skip
+    usual = {"make_env": async_runs.make_env, "steps": 10**8, "eval_interval": None, "start_method": "fork"}
+    return train_agent_actor_learner(agent, outdir=tmp_path, **{**usual, **options})
 
 
-@pytest.mark.parametrize("way", ["raises", "killed"])
-def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, way):
-    def make(index, test):
-        return Failing(way) if index == 1 else make_env(index, test)
-
-    with pytest.raises(AsyncTrainingError) as caught:
-        learn(tmp_path, make_agent(), make_env=make)
-    assert list(caught.value.reasons) == [1]
-    text = str(caught.value)
-    if way == "raises":
-        assert "process 1 raised ZeroDivisionError: in the middle of it" in text
-        assert "in step" in text
-    else:
-        assert "process 1 was killed by signal 9" in text
+@pytest.mark.parametrize(
+    "kills, words",
+    [(False, ["raised ZeroDivisionError: in the middle", "in step"]), (True, ["was killed by signal 9"])],
+)
+def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, kills, words):
+    with pytest.raises(AsyncTrainingError, match=f"process 1 {words[0]}") as caught:
+        learn(tmp_path, make_agent(), make_env=async_runs.failing(1, kills))
+    assert list(caught.value.reasons) == [1] and words[-1] in str(caught.value)
     assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
 
 
 def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
     before = learn(tmp_path, make_agent(), steps=200)
     after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
-    for one, other in zip(before.model.parameters(), after.model.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert after.t == before.t
+    assert all(map(torch.equal, before.model.parameters(), after.model.parameters())) and after.t == before.t
 
 
 def test_a_run_that_was_killed_in_its_first_save_begins_anew(tmp_path, caplog):
@@ -331,16 +256,6 @@ def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
         learn(tmp_path, agent)
 
 
-def test_ctrl_c_ends_all_processes_and_saves(tmp_path):
-    def interrupt(clock):
-        if clock.t > 50:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        learn(tmp_path, make_agent(), hooks=[interrupt])
-    assert list(tmp_path.glob("*_except"))
-
-
 @pytest.mark.parametrize("ending", ["finish", "except"])
 def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
     agent, other = make_agent(), make_agent()
@@ -356,14 +271,7 @@ def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
     assert agent.optim_t > 0
     assert (agent.t, agent.cumulative_steps, agent.optim_t) == (other.t, other.cumulative_steps, other.optim_t)
     assert str(agent.get_statistics()[:3]) == str(other.get_statistics()[:3])
-    for ours, theirs in zip(agent.model.parameters(), other.model.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
-
-
-def test_n_updates_ends_the_run(tmp_path):
-    agent = learn(tmp_path, make_agent(), n_updates=30)
-    assert agent.optim_t == 30
-    assert "stop_event was set" in (tmp_path / "run.json").read_text()
+    assert all(map(torch.equal, agent.model.parameters(), other.model.parameters()))
 
 
 def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplog):
@@ -380,7 +288,7 @@ def test_pfrls_script_form_trains_evaluates_and_saves(tmp_path):
     poller.start()
     learner.start()
     result = train_agent_async(
-        str(tmp_path), processes=2, make_env=make_env, make_agent=make_actor, steps=300, eval_interval=100,
+        str(tmp_path), processes=2, make_env=async_runs.make_env, make_agent=make_actor, steps=300, eval_interval=100,
         eval_n_episodes=2, stop_event=learner.stop_event, exception_event=exception_event, start_method="fork",
     )  # fmt: skip
     for thread in (poller, learner):

@@ -93,13 +93,6 @@ def test_training_environment_is_copied_for_evaluation(agent, tmp_path):
     assert [row[0] for row in agent.observed] == [1, 1, 2, 2]
 
 
-def test_successful_score_ends_training(agent, tmp_path):
-    train_agent_batch_with_evaluation(
-        agent, vector(2, 2), 100, None, 1, 4, tmp_path, eval_env=Counting(3), successful_score=3
-    )
-    assert len(agent.observed) == 4
-
-
 def test_short_episodes_are_not_preferred_in_vector_evaluation():
     # environment 0 ends three episodes while environment 1 ends its first: the order of beginning counts
     assert batch_run_evaluation_episodes(vector(1, 3), Recorder(), None, 2)[0] == [1.0, 3.0]

@@ -1,5 +1,3 @@
-import csv
-import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -8,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from run_parts import Hook, Sink, record, resumed, table
 from torch import nn
 
 from pfrl_like.agents import DQN, TD3
@@ -22,17 +21,12 @@ from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction, FCStat
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 
 
-def recorded(n: int = 60) -> MDPDataset:
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(n, 4)).astype(np.float32)
-    return MDPDataset(
-        observations,
-        rng.integers(0, 2, n),
-        np.ones(n),
-        np.arange(n) % 10 == 9,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+def recorded(n: int = 60, reward: float = 1.0) -> MDPDataset:
+    """Recorded steps, one of which has this reward."""
+    rng, rewards = np.random.default_rng(0), np.where(np.arange(n) == 33, reward, 1.0)
+    observations, actions = rng.normal(size=(n, 4)).astype(np.float32), rng.integers(0, 2, n)
+    ends, convention = np.arange(n) % 10 == 9, "next_row"
+    return MDPDataset(observations, actions, rewards, ends, discrete_action=True, reward_convention=convention)
 
 
 def agent(buffer: ReplayBuffer | None = None) -> DQN:
@@ -58,29 +52,16 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path: Path) -> None:
     assert len(history) == 2 and all(0 < entry["eval_score"] <= 30 for entry in history)
     for name in ("20_checkpoint", "40_finish", "best", "scores.txt", "report.html"):
         assert (tmp_path / name).exists(), name
-    assert json.loads((tmp_path / "run.json").read_text())["steps"] == 40
-    with open(tmp_path / "metrics.csv") as file:
-        assert len(list(csv.reader(file))) > 4
+    assert record(tmp_path)["steps"] == 40
+    assert len(table(tmp_path / "metrics.csv")) > 3
 
 
 def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path: Path) -> None:
-    for data, told in (
-        (recorded(), "next_row"),
-        (Selection(recorded()), "next_row"),
-        (ReplayBuffer.from_dataset(recorded()), None),
-    ):
+    told = {}
+    for data in (recorded(), Selection(recorded()), ReplayBuffer.from_dataset(recorded())):
         train_agent_offline(agent(), data, 2, tmp_path / type(data).__name__)
-        record = json.loads((tmp_path / type(data).__name__ / "run.json").read_text())
-        assert record.get("reward_convention") == told
-
-
-def test_evaluation_changes_no_number(tmp_path: Path) -> None:
-    plain, _ = train_agent_offline(agent(), recorded(), 30, tmp_path / "a", rng=np.random.default_rng(1))
-    evaluated, _ = train_agent_offline(
-        agent(), recorded(), 30, tmp_path / "b", eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=1,
-        eval_interval=10, rng=np.random.default_rng(1),
-    )  # fmt: skip
-    assert weights(plain) == weights(evaluated)
+        told[type(data)] = record(tmp_path / type(data).__name__).get("reward_convention")
+    assert told == {MDPDataset: "next_row", Selection: "next_row", ReplayBuffer: None}
 
 
 def test_the_agent_goes_on_online_with_the_same_data(tmp_path: Path) -> None:
@@ -98,21 +79,16 @@ def test_a_prioritized_buffer_is_a_dataset_too(tmp_path: Path) -> None:
     assert weight is not None and len(set(weight.tolist())) > 1  # priorities have been learnt
 
 
-@pytest.mark.parametrize(
-    "options, message", [({"eval_interval": 5}, "both or neither"), ({"log_interval": 0}, "log_interval")]
-)
-def test_bad_arguments_are_refused_before_anything_is_written(options: dict, message: str, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=message):
-        train_agent_offline(agent(), recorded(), 5, tmp_path / "run", **options)
-    assert not (tmp_path / "run").exists()
-    with pytest.raises(TypeError, match=r"dataset is \[\] \(list\), .* MDPDataset.from_episodes"):
-        train_agent_offline(agent(), [], 5, tmp_path / "run")
+def test_bad_arguments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="both or neither"):
+        train_agent_offline(agent(), recorded(), 5, tmp_path / "run", eval_interval=5)
     with pytest.raises(
         TypeError, match=r"agent is .*\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"
     ):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
     with pytest.raises(TypeError, match=r"agent is .* \(str\), expected something with update"):
         train_agent_offline("DQN", recorded(), 5, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def made_of(obs_size: int, actions: np.ndarray) -> MDPDataset:
@@ -201,29 +177,12 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
     assert after(1, "a") == after(1, "b") != after(2, "c")
 
 
-class Told:
-    """Keeps what a logger, a hook or an evaluation hook is told."""
-
-    support_train_agent = support_train_agent_offline = True
-
-    def __init__(self) -> None:
-        self.steps: list[int] = []
-
-    def log(self, t: int, metrics: dict) -> None:
-        self.steps.append(t)
-
-    def close(self) -> None:
-        pass
-
-    def __call__(self, *args: object, **kwargs: object) -> None:
-        self.steps.append(len(args) + len(kwargs))
-
-
 def test_what_is_told_of_a_run_reaches_whom_it_is_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("tensorboard")
-    hook, logger, evaluation_hook, sizes = Told(), Told(), Told(), []
+    seen, logger, evaluated, sizes = [], Sink(), [], []
+    evaluation_hook = Hook(lambda **told: evaluated.append(told))
     trained = agent()
     update = trained.update
     trained.update = lambda batch: sizes.append(len(batch)) or update(batch)  # type: ignore[method-assign]
@@ -232,60 +191,13 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(
         trained, recorded(), 40, tmp_path, step_offset=10, eval_env=gymnasium.make("CartPole-v1"), eval_n_steps=20,
         eval_interval=10, successful_score=1.0, evaluation_hooks=[evaluation_hook], save_best_so_far_agent=False,
         use_tensorboard=True, minibatch_size=5, log_interval=2, logger=logging.getLogger("mine"), progress=True,
-        hooks=[hook], loggers=[logger],
+        hooks=[seen.append], loggers=[logger],
     )  # fmt: skip
     assert len(history) == 1 and sizes == [5] * 10  # ended by the first evaluation, at step 20
-    assert hook.steps and evaluation_hook.steps and {12, 14, 16, 18, 20} <= {*logger.steps}
+    assert seen and evaluated and {12, 14, 16, 18, 20} <= {*logger.steps}
     assert not (tmp_path / "best").exists() and [*tmp_path.rglob("events.out.tfevents*")]
     assert any(record.name == "mine" for record in caplog.records)
     assert "step 20" in capsys.readouterr().err
-
-
-def changed() -> MDPDataset:
-    """One reward is another."""
-    dataset, rewards = recorded(), np.ones(60)
-    rewards[33] = 5.0
-    return MDPDataset(
-        dataset.observations,
-        dataset.actions,
-        rewards,
-        dataset.terminals,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
-
-
-@pytest.mark.parametrize(
-    ("dataset", "options", "reasons"),
-    [
-        (recorded, {"rng": 0}, []),
-        (recorded, {}, ["random streams do not fit: dict['rng'] is not there"]),
-        (lambda: recorded(500), {"rng": 0}, ["the dataset is another one: {'episodes': 50, 'steps': "]),
-        (changed, {"rng": 0}, ["the dataset is another one: {'episodes': 6, 'steps': "]),
-    ],
-)
-def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
-    dataset: Any, options: dict[str, int], reasons: list[str], tmp_path: Path
-) -> None:
-    train_agent_offline(agent(), recorded(), 20, tmp_path, rng=np.random.default_rng(0), checkpoint_freq=10)
-    generators = {name: np.random.default_rng(seed) for name, seed in options.items()}
-    train_agent_offline(agent(), dataset(), 30, tmp_path, resume=True, **generators)
-    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
-    assert resumed["resume"] == ("approximate" if reasons else "exact") and len(resumed["reasons"]) == len(reasons)
-    assert all(came.startswith(told) for came, told in zip(resumed["reasons"], reasons, strict=True))
-
-
-def test_a_run_that_goes_on_with_another_choice_of_episodes_says_so(tmp_path: Path) -> None:
-    for first, last, reasons in (
-        (0, 3, []),
-        (3, 6, ["the dataset is another one"]),
-        (0, 2, ["the dataset is another one"]),
-    ):
-        outdir = tmp_path / f"{first} to {last}"
-        train_agent_offline(agent(), Selection(recorded()[:3]), 10, outdir, checkpoint_freq=5)
-        train_agent_offline(agent(), Selection(recorded()[first:last]), 15, outdir, resume=True)
-        resumed = json.loads((outdir / "run.json").read_text())["resumed"]
-        assert [reason.partition(":")[0] for reason in resumed["reasons"]] == reasons
 
 
 class Drawing:
@@ -306,30 +218,44 @@ class Telling(Drawing):
         return ["the mark is another one"] * (state["mark"] != self.mark)
 
 
+OTHER_DATA = "the dataset is another one"
+NO_JSON = "the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is a set"
+
+
+def choice(first: int, last: int) -> Selection:
+    return Selection(recorded()[first:last])
+
+
 @pytest.mark.parametrize(
-    ("before", "now", "reasons"),
+    ("before", "now", "seeds", "reasons"),
     [
-        (Drawing(), Drawing(), ["the dataset is a Drawing without saved_state"]),
-        (Telling(1), Telling(1), []),
-        (Telling(1), Telling(2), ["the mark is another one"]),
-        (
-            Telling({3}),
-            Telling({3}),
-            ["the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is a set"],
-        ),
+        (recorded(), recorded(), (0, 0), []),
+        (recorded(), recorded(), (0, None), ["random streams do not fit: dict['rng'] is not there"]),
+        (recorded(), recorded(500), (0, 0), [OTHER_DATA + ": {'episodes': 50, 'steps': "]),
+        (recorded(), recorded(reward=5.0), (0, 0), [OTHER_DATA + ": {'episodes': 6, 'steps': "]),
+        (choice(0, 3), choice(0, 3), (None, None), []),
+        (choice(0, 3), choice(3, 6), (None, None), [OTHER_DATA]),
+        (choice(0, 3), choice(0, 2), (None, None), [OTHER_DATA]),
+        (Drawing(), Drawing(), (None, None), ["the dataset is a Drawing without saved_state"]),
+        (Telling(1), Telling(1), (None, None), []),
+        (Telling(1), Telling(2), (None, None), ["the mark is another one"]),
+        (Telling({3}), Telling({3}), (None, None), [NO_JSON]),
     ],
-    ids=["silent", "same", "other", "no JSON"],
+    ids=lambda value: type(value).__name__,
 )
-def test_data_of_the_users_own_tell_of_themselves(before: Any, now: Any, reasons: list[str], tmp_path: Path) -> None:
-    train_agent_offline(agent(), before, 10, tmp_path, checkpoint_freq=5)
-    train_agent_offline(agent(), now, 15, tmp_path, resume=True)
-    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
-    assert resumed["resume"] == ("approximate" if reasons else "exact")
-    assert [came[: len(told)] for came, told in zip(resumed["reasons"], reasons, strict=True)] == reasons
+def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
+    before: Any, now: Any, seeds: tuple[Any, Any], reasons: list[str], tmp_path: Path
+) -> None:
+    first, second = ({} if seed is None else {"rng": np.random.default_rng(seed)} for seed in seeds)
+    train_agent_offline(agent(), before, 10, tmp_path, checkpoint_freq=5, **first)
+    train_agent_offline(agent(), now, 15, tmp_path, resume=True, **second)
+    told = resumed(tmp_path)
+    assert told["resume"] == ("approximate" if reasons else "exact")
+    assert [came[: len(reason)] for came, reason in zip(told["reasons"], reasons, strict=True)] == reasons
 
 
 def test_a_state_of_something_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="no state of this source"):
+    with pytest.raises(KeyError, match="data"):
         DatasetSource(agent(), recorded(), 8).restore_state({"running": True})
 
 
@@ -349,3 +275,12 @@ def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
         with pytest.raises(error, match=message.replace("MDPDataset", type(dataset).__name__).split("; it")[0]):
             train_agent_offline(agent(), dataset, 10, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+def test_evaluation_changes_no_number(tmp_path: Path) -> None:
+    plain, _ = train_agent_offline(agent(), recorded(), 30, tmp_path / "a", rng=np.random.default_rng(1))
+    evaluated, _ = train_agent_offline(
+        agent(), recorded(), 30, tmp_path / "b", eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=1,
+        eval_interval=10, rng=np.random.default_rng(1),
+    )  # fmt: skip
+    assert weights(plain) == weights(evaluated)

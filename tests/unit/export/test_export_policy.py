@@ -20,6 +20,9 @@ from torch import nn
 
 from pfrl_like.agents import BCQ, PPO
 from pfrl_like.errors import CheckpointError, ExportError, MissingDependencyError, NonFiniteError
+from pfrl_like.export.export_policy import check_policy, exporting
+from pfrl_like.export.features import more_of
+from pfrl_like.export.policy import GreedyPolicy
 from pfrl_like.nn import Branched, EmpiricalNormalization, RecurrentSequential, to_factorized_noisy
 from pfrl_like.q_functions import DiscreteActionValueHead, ImplicitQuantileQFunction
 from pfrl_like.storage import atomic
@@ -347,3 +350,44 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(MissingDependencyError, match=r'package onnx, which .*: pip install "pfrl_like\[export\]"'):
         make_agent().export(tmp_path / "policy.onnx", example_obs=OBS)
+
+
+# With what an exported policy is compared
+
+
+MANY = torch.from_numpy(np.random.default_rng(0).normal(size=(300, 5)).astype(np.float32))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_a_thousand_observations_are_compared_in_batches_of_several_sizes(recurrent: bool) -> None:
+    agent, given = make_agent(recurrent=recurrent), []
+    policy = GreedyPolicy(agent.greedy_copy(), MANY[:256], None, "fixed")
+
+    def run(inputs: Any) -> list[torch.Tensor]:
+        given.append(inputs)
+        outputs = policy(*inputs)
+        return list(outputs) if recurrent else [outputs]
+
+    with exporting():
+        check_policy(agent.greedy_copy(), policy, run, MANY[:256])
+    rows = torch.cat([inputs[0] for inputs in given])
+    assert rows.shape == (1000, 5) and len(rows.unique(dim=0)) >= 990
+    assert {len(inputs[0]) for inputs in given} == ({1, 2, 98} if recurrent else {1, 2, 13, 123})
+    begins = [not inputs[1].any() for inputs in given] if recurrent else []
+    assert begins.count(True) == (3 if recurrent else 0)
+
+
+def test_further_observations_lie_between_those_given() -> None:
+    generator = torch.Generator().manual_seed(0)
+    integers = torch.tensor([[0, 7], [5, 9]])
+    for _ in range(20):
+        more = more_of({"x": MANY, "n": integers.repeat(150, 1), "action_mask": MANY > 0}, 500, generator)
+        assert torch.equal(more["x"][:300], MANY) and (more["x"].aminmax(dim=0)[1] <= MANY.amax(0)).all()
+        assert {*more["n"][:, 0].tolist()} == {0, 5} and {*more["n"][:, 1].tolist()} == {7, 9}
+    masks = {tuple(row) for row in (MANY > 0).tolist()}
+    assert {tuple(row) for row in more["action_mask"].tolist()} <= masks
+
+
+def test_few_numbers_are_also_moved() -> None:
+    more = more_of(MANY[:1], 100, torch.Generator().manual_seed(0))
+    assert len(more.unique(dim=0)) == 100 and torch.equal(more[0], MANY[0])

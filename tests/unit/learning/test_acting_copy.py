@@ -223,7 +223,7 @@ def test_actors_follow_the_learner_but_not_within_an_evaluation():
                 for parameter in agent.model.parameters():
                     parameter.zero_()
                 list(agent.model.parameters())[-1][action] = 1.0
-            training.make_actor.representative._weights.publish()
+            training.make_actor.representative.weights.publish()
 
         for action in (0, 1):
             prefer(action)
@@ -426,8 +426,8 @@ def test_nothing_is_left_behind():
     with training:
         training.make_actor(0).close()
     with pytest.raises(OSError, match="refused|No such file"):
-        Client(training.make_actor._address)
-    names = [training.make_actor._weights[0], training.make_actor._counts[0]]
+        Client(training.make_actor.address)
+    names = [training.make_actor.weights[0], training.make_actor.counts[0]]
     assert not any((Path("/dev/shm") / name).exists() for name in names)
 
 

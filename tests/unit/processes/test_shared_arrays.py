@@ -18,28 +18,29 @@ NAMES = Path("/dev/shm")
 needs_names = pytest.mark.skipif(not NAMES.exists(), reason="needs /dev/shm")
 
 
-def test_arrays_have_the_layout_and_start_at_zero():
+@pytest.fixture
+def memory():
     memory = SharedArrays(LAYOUT)
-    assert tuple((array.shape, array.dtype.str) for array in memory.arrays) == LAYOUT
-    assert not any(array.any() for array in memory.arrays)
+    yield memory
     memory.close()
 
 
-def test_what_one_writes_the_other_reads_after_the_name_is_gone():
-    memory = SharedArrays(LAYOUT)
+def test_arrays_have_the_layout_and_start_at_zero(memory):
+    assert tuple((array.shape, array.dtype.str) for array in memory.arrays) == LAYOUT
+    assert not any(array.any() for array in memory.arrays)
+
+
+def test_what_one_writes_the_other_reads_after_the_name_is_gone(memory):
     other = SharedArrays.attach(memory.name, LAYOUT)
     memory.unlink()
     for number, array in enumerate(memory.arrays):
         array[...] = number + 1
-    assert [array.max() for array in other.arrays] == [1, 2, 3]
-    assert [array.min() for array in other.arrays] == [1, 2, 3]
+    assert [array.max() for array in other.arrays] == [array.min() for array in other.arrays] == [1, 2, 3]
     other.close()
-    memory.close()
 
 
 @needs_names
-def test_name_tells_the_process_and_goes_with_the_memory():
-    memory = SharedArrays(LAYOUT)
+def test_name_tells_the_process_and_goes_with_the_memory(memory):
     assert re.fullmatch(rf"pl_{os.getpid()}_\d+_\d+", memory.name)
     assert (NAMES / memory.name).exists()
     memory.close()
@@ -48,8 +49,7 @@ def test_name_tells_the_process_and_goes_with_the_memory():
     memory.unlink()
 
 
-def test_memory_may_be_closed_while_a_view_is_left():
-    memory = SharedArrays(LAYOUT)
+def test_memory_may_be_closed_while_a_view_is_left(memory):
     view = memory.arrays[0]
     memory.close()
     assert view.shape == (2, 3)

@@ -57,13 +57,24 @@ def echo(channel, index, *arguments):
         channel.send((index, arguments, message))
 
 
-def echoing(n=2, **options):
-    return Workers(Portable(echo), [(f"argument {i}",) for i in range(n)], **options)
+@pytest.fixture
+def start():
+    """Starts workers, which are closed in the end."""
+    started = []
+
+    def start(target=echo, n=1, method="fork", **options):
+        arguments = [(f"argument {i}",) if target is echo else () for i in range(n)]
+        started.append(Workers(Portable(target), arguments, start_method=method, **options))
+        return started[-1]
+
+    yield start
+    for workers in started:
+        workers.close(hurry=True)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_messages_go_there_and_back(method):
-    workers = echoing(2, start_method=method)
+def test_messages_go_there_and_back(start, method):
+    workers = start(n=2, method=method)
     assert len(workers) == 2
     assert workers.start_method == method
     for i in (0, 1):
@@ -75,54 +86,49 @@ def test_messages_go_there_and_back(method):
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_default_start_method_starts_clean_processes():
-    workers = echoing(1)
+def test_default_start_method_starts_clean_processes(start):
+    workers = start(method=None)
     workers.close()
     assert workers.start_method == ("forkserver" if "forkserver" in METHODS else "spawn")
 
 
-def test_processes_are_named_daemons():
-    workers = echoing(1, start_method="fork", name="env")
+def test_processes_are_named_daemons(start):
+    workers = start(name="env")
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
-    workers.close()
 
 
-def test_unknown_start_method_is_refused():
+def test_unknown_start_method_is_refused(start):
     with pytest.raises(ValueError, match="start_method is 'thread'"):
-        echoing(1, start_method="thread")
+        start(method="thread")
 
 
-def test_answers_come_in_the_order_asked_for():
-    workers = echoing(3, start_method="fork")
+def test_answers_come_in_the_order_asked_for(start):
+    workers = start(n=3)
     for i in range(3):
         workers.send(i, i)
     assert [message for _, _, message in workers.receive([2, 0])] == [2, 0]
     assert [message for _, _, message in workers.receive([1])] == [1]
-    workers.close()
 
 
-def test_answer_that_was_not_asked_for_is_kept():
-    workers = echoing(2, start_method="fork")
+def test_answer_that_was_not_asked_for_is_kept(start):
+    workers = start(n=2)
     workers.send(1, "early")
     assert workers._children[1].channel.connection.poll(PATIENCE)
     workers.send(0, "late")
     workers.receive([0])
     assert workers.wait(PATIENCE) == [(1, (1, ("argument 1",), "early"))]
-    workers.close()
 
 
-def test_waiting_returns_nothing_after_its_time():
-    workers = echoing(1, start_method="fork")
+def test_waiting_returns_nothing_after_its_time(start):
+    workers = start()
     assert workers.wait(0.01) == []
-    workers.close()
 
 
-def test_worker_that_does_not_answer_in_time_is_named():
-    workers = echoing(2, start_method="fork")
+def test_worker_that_does_not_answer_in_time_is_named(start):
+    workers = start(n=2)
     workers.send(0, "only one is asked")
     with pytest.raises(WorkerError, match="worker 1 has not answered in time"):
         workers.receive([1, 0], timeout=0.1)
-    workers.close()
 
 
 def hang(channel, index):
@@ -139,8 +145,8 @@ def hang_without_listening(channel, index):
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_worker_that_hangs_says_where(method):
-    workers = Workers(Portable(hang), [()], start_method=method)
+def test_worker_that_hangs_says_where(start, method):
+    workers = start(hang, method=method)
     workers.receive()
     with pytest.raises(WorkerError, match="worker 0 has not answered in time") as caught:
         workers.receive(timeout=0.1)
@@ -151,8 +157,8 @@ def test_worker_that_hangs_says_where(method):
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_worker_that_does_not_listen_leaves_its_stack(method, monkeypatch):
-    workers = Workers(Portable(hang_without_listening), [()], start_method=method)
+def test_worker_that_does_not_listen_leaves_its_stack(start, method, monkeypatch):
+    workers = start(hang_without_listening, method=method)
     workers.receive()
     left = iter([PATIENCE])  # until it goes on, which it says
     monkeypatch.setattr(supervisor, "Countdown", lambda seconds: SimpleNamespace(left=lambda: next(left, 0.0)))
@@ -174,18 +180,17 @@ def test_a_process_that_was_stopped_has_not_waited(monkeypatch):
     assert Countdown(None).left() == float("inf")
 
 
-def test_sigterm_is_left_to_the_parent_but_ends_what_a_worker_forks():
+def test_sigterm_is_left_to_the_parent_but_ends_what_a_worker_forks(start):
     def serve(channel, index):
         channel.send(status_after_sigterm(os.getpid()))
 
-    workers = Workers(Portable(serve), [()], start_method="fork")
+    workers = start(serve)
     assert workers.receive() == [-signal.SIGTERM]
-    workers.close()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_worker_that_has_failed_is_replaced(method):
-    workers = echoing(2, start_method=method)
+def test_a_worker_that_has_failed_is_replaced(start, method):
+    workers = start(n=2, method=method)
     os.kill(workers.processes[1].pid, signal.SIGKILL)
     workers.send(0, "first")
     with pytest.raises(WorkerError, match="worker 1 was killed"):
@@ -199,8 +204,8 @@ def test_a_worker_that_has_failed_is_replaced(method):
     assert not any(is_alive(pid) for pid in pids)
 
 
-def test_a_worker_that_hangs_is_replaced_and_its_descriptors_closed():
-    workers = Workers(Portable(hang), [()], start_method="fork")
+def test_a_worker_that_hangs_is_replaced_and_its_descriptors_closed(start):
+    workers = start(hang)
     workers.receive()
     gc.collect()  # which closes those of others
     descriptors = len(os.listdir("/dev/fd"))
@@ -208,17 +213,16 @@ def test_a_worker_that_hangs_is_replaced_and_its_descriptors_closed():
         workers.restart(0, ())
         assert workers.receive() == ["ready"]
     assert len(os.listdir("/dev/fd")) == descriptors
-    workers.close(hurry=True)
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_error_in_a_worker_comes_home_with_its_traceback(method):
+def test_error_in_a_worker_comes_home_with_its_traceback(start, method):
     def fail(channel, index):
         if index == 1:
             raise KeyError("the reason")
         channel.recv()
 
-    workers = Workers(Portable(fail), [(), ()], start_method=method)
+    workers = start(fail, n=2, method=method)
     with pytest.raises(WorkerError) as caught:
         workers.receive([1])
     workers.close()
@@ -228,35 +232,42 @@ def test_error_in_a_worker_comes_home_with_its_traceback(method):
     assert "Traceback" in str(caught.value)
 
 
-def test_error_that_cannot_be_told_is_still_reported():
-    class Mute(Exception):
-        def __str__(self):
-            raise TypeError
+class Mute(Exception):
+    """Cannot be told."""
 
-    def fail(channel, index):
-        raise Mute
+    def __str__(self):
+        raise TypeError
 
-    workers = Workers(Portable(fail), [()], start_method="fork")
-    with pytest.raises(WorkerError, match="raised Mute"):
+
+def mute(channel, index):
+    raise Mute
+
+
+class Broken:
+    """Cannot be unpacked."""
+
+    def __reduce__(self):
+        return (eval, ("1 / 0",))
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        (mute, "raised Mute"),
+        (lambda channel, index: sys.exit(3), "raised SystemExit: 3"),
+        (lambda channel, index: os._exit(3), r"exit code 3 and told no error \(os._exit does that\)"),
+        (lambda channel, index: None, "had finished before it answered"),
+        (Broken(), "raised ZeroDivisionError"),
+    ],
+    ids=["mute", "exit", "hard exit", "end", "broken"],
+)
+def test_end_of_a_worker_that_should_answer_is_an_error(start, target, words):
+    workers = start(target, method=QUICK_METHODS[-1] if isinstance(target, Broken) else "fork")
+    with pytest.raises(WorkerError, match=words):
         workers.receive()
-    workers.close()
 
 
-def test_exit_of_a_worker_is_an_error():
-    workers = Workers(Portable(lambda channel, index: sys.exit(3)), [()], start_method="fork")
-    with pytest.raises(WorkerError, match="raised SystemExit: 3"):
-        workers.receive()
-    workers.close()
-
-
-def test_hard_exit_tells_its_code():
-    workers = Workers(Portable(lambda channel, index: os._exit(3)), [()], start_method="fork")
-    with pytest.raises(WorkerError, match=r"exit code 3 and told no error \(os._exit does that\)"):
-        workers.receive()
-    workers.close()
-
-
-def test_only_a_worker_that_never_answered_may_lack_a_main_guard():
+def test_only_a_worker_that_never_answered_may_lack_a_main_guard(start):
     def exit_after(channel, index, n_messages):
         for _ in range(n_messages):
             channel.send("hello")
@@ -275,27 +286,25 @@ def test_only_a_worker_that_never_answered_may_lack_a_main_guard():
 
 
 @pytest.mark.parametrize("method", QUICK_METHODS)
-def test_killed_worker_is_seen_at_once(method, monkeypatch):
+def test_killed_worker_is_seen_at_once(start, method, monkeypatch):
     monkeypatch.setattr(supervisor, "_GLANCE", 10 * PATIENCE)  # nobody looks at it without being told
-    workers = echoing(2, start_method=method)
+    workers = start(n=2, method=method)
     workers.send(0, "so that it runs")
     workers.receive([0])
     os.kill(workers.processes[0].pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match=r"worker 0 was killed by signal 9 \(SIGKILL\)"):
         workers.receive()
-    workers.close()
 
 
-def test_death_is_seen_when_sending():
-    workers = echoing(1, start_method="fork")
+def test_death_is_seen_when_sending(start):
+    workers = start()
     os.kill(workers.processes[0].pid, signal.SIGKILL)
     workers.processes[0].join()
     with pytest.raises(WorkerError, match="SIGKILL"):
         workers.send(0, "hello")
-    workers.close()
 
 
-def test_death_is_seen_though_another_process_holds_the_pipe():
+def test_death_is_seen_though_another_process_holds_the_pipe(start):
     def leave_a_child(channel, index):
         child = os.fork()
         if child == 0:
@@ -304,7 +313,7 @@ def test_death_is_seen_though_another_process_holds_the_pipe():
         channel.send(child)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    workers = Workers(Portable(leave_a_child), [()], start_method="fork")
+    workers = start(leave_a_child)
     (child,) = workers.receive()
     try:
         with pytest.raises(WorkerError, match="SIGKILL"):
@@ -312,16 +321,15 @@ def test_death_is_seen_though_another_process_holds_the_pipe():
         assert is_running(child)
     finally:
         os.kill(child, signal.SIGKILL)
-    workers.close()
 
 
-def test_last_words_of_a_worker_come_before_its_end():
+def test_last_words_of_a_worker_come_before_its_end(start):
     def talk(channel, index):
         channel.send("one")
         channel.send("two")
         return "result"
 
-    workers = Workers(Portable(talk), [()], start_method="fork")
+    workers = start(talk)
     news = [workers.wait()[0] for _ in range(3)]
     assert news == [(0, "one"), (0, "two"), (0, Finished("result"))]
     assert workers.running == frozenset()
@@ -329,44 +337,20 @@ def test_last_words_of_a_worker_come_before_its_end():
     for call in (workers.receive, lambda: workers.send(0, "hello")):
         with pytest.raises(WorkerError, match="had ended before"):
             call()
-    workers.close()
 
 
-def test_death_of_another_worker_is_seen_while_one_is_waited_for():
-    workers = echoing(2, start_method="fork")
+def test_death_of_another_worker_is_seen_while_one_is_waited_for(start):
+    workers = start(n=2)
     os.kill(workers.processes[1].pid, signal.SIGKILL)
     with pytest.raises(WorkerError, match="worker 1 was killed by signal 9"):
         workers.receive([0], timeout=PATIENCE)
-    workers.close()
 
 
-def test_answer_expected_of_a_finished_worker_is_an_error():
-    workers = Workers(Portable(lambda channel, index: None), [()], start_method="fork")
-    with pytest.raises(WorkerError, match="had finished before it answered"):
-        workers.receive()
-    workers.close()
-
-
-def test_result_that_cannot_be_sent_is_a_failure():
-    workers = Workers(Portable(lambda channel, index: lambda: None), [()], start_method="fork")
+def test_result_that_cannot_be_sent_is_a_failure(start):
+    workers = start(lambda channel, index: lambda: None)
     [(_, news)] = workers.wait()
     assert isinstance(news, Failure)
     assert "pickle" in news.reason
-    workers.close()
-
-
-def test_function_that_cannot_be_unpacked_is_reported_by_the_worker():
-    class Broken:
-        def __call__(self, channel, index):
-            """Never reached."""
-
-        def __reduce__(self):
-            return (eval, ("1 / 0",))
-
-    workers = Workers(Portable(Broken()), [()], start_method=QUICK_METHODS[-1])
-    with pytest.raises(WorkerError, match="raised ZeroDivisionError"):
-        workers.receive()
-    workers.close()
 
 
 def test_function_that_cannot_be_packed_is_refused():
@@ -375,7 +359,7 @@ def test_function_that_cannot_be_packed_is_refused():
         Portable(lambda: lock).pack()
 
 
-def test_worker_that_does_not_listen_is_asked_then_forced(monkeypatch):
+def test_worker_that_does_not_listen_is_forced(start, monkeypatch):
     monkeypatch.setattr(supervisor, "PATIENCE", (0.1, 0.1))
 
     def ignore_everything(channel, index):
@@ -384,33 +368,31 @@ def test_worker_that_does_not_listen_is_asked_then_forced(monkeypatch):
         while True:
             time.sleep(1)
 
-    workers = Workers(Portable(ignore_everything), [()], start_method="fork")
+    workers = start(ignore_everything)
     workers.receive()
-    asked = []
     pid = workers.processes[0].pid
-    workers.close(ask=lambda: asked.append(True))
-    workers.close(ask=lambda: asked.append(True))
-    assert asked == [True]
+    workers.close()
+    workers.close()
     assert not is_alive(pid)
 
 
 def test_dropped_workers_end():
-    workers = echoing(2, start_method="fork")
+    workers = Workers(Portable(echo), [(), ()], start_method="fork")
     pids = [process.pid for process in workers.processes]
     del workers
     assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
 
 
-def test_later_workers_do_not_hold_the_pipes_of_earlier_ones():
-    first = echoing(2, start_method="fork")
-    second = echoing(2, start_method="fork")
+def test_later_workers_do_not_hold_the_pipes_of_earlier_ones(start):
+    first = start(n=2)
+    second = start(n=2)
     first.close()
     assert [process.exitcode for process in first.processes] == [0, 0]  # at the end of file, nobody was terminated
     second.close()
 
 
-def test_forked_copy_of_the_parent_does_not_end_the_workers():
-    workers = echoing(1, start_method="fork")
+def test_forked_copy_of_the_parent_does_not_end_the_workers(start):
+    workers = start()
     child = os.fork()
     if child == 0:
         workers.close()
@@ -418,7 +400,6 @@ def test_forked_copy_of_the_parent_does_not_end_the_workers():
     os.waitpid(child, 0)
     workers.send(0, "still there?")
     assert workers.receive()[0][2] == "still there?"
-    workers.close()
 
 
 # The package without its __init__, which imports torch: that takes seconds in every process and is not tested here.
@@ -440,10 +421,11 @@ if __name__ == "__main__" or {unguarded}:
 """
 
 
+TELL = "channel.send(os.getpid())"
 IMPATIENT = "from pfrl_like.processes import supervisor; supervisor.PATIENCE = (0.1, 1)"
 
 
-def start_script(tmp_path, after, method="fork", before="", unguarded=False, first="channel.send(os.getpid())"):
+def start_script(tmp_path, after, method="fork", before="", unguarded=False, first=TELL):
     path = tmp_path / "script.py"
     package = str(Path(supervisor.__file__).parents[1])
     parts = {"after": after, "method": method, "before": before, "unguarded": unguarded, "first": first}
@@ -460,17 +442,29 @@ def worker_pids(script):
 IN_C = "import ctypes; time.sleep = lambda seconds: ctypes.PyDLL(None).sleep(6000)"
 
 
+#: Starts a program, too, and tells both numbers.
+WITH_A_PROGRAM = """
+import subprocess, threading
+def send(channel):
+    channel.send(f'{os.getpid()} {subprocess.Popen(["sleep", "6000"]).pid}')
+"""
+
+
 @linux_only
-@pytest.mark.parametrize("before", ["", IN_C], ids=["in Python", "in C"])
+@pytest.mark.parametrize(
+    ("before", "first", "n"),
+    [("", TELL, 2), (IN_C, TELL, 2), (WITH_A_PROGRAM, "send(channel)", 4)],
+    ids=["in Python", "in C", "with a program"],
+)
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_workers_die_with_a_killed_parent(tmp_path, method, before):
-    script = start_script(tmp_path, "time.sleep(6000)", method, before)
+def test_workers_and_their_programs_die_with_a_killed_parent(tmp_path, method, before, first, n):
+    script = start_script(tmp_path, "time.sleep(6000)", method, before, first=first)
     pids = worker_pids(script)
     script.kill()
     script.wait()
     script.stdout.close()
     script.stderr.close()
-    assert len(pids) == 2
+    assert len(pids) == n
     assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
@@ -542,10 +536,10 @@ def start_programs(channel, index):
 
 @linux_only
 @pytest.mark.parametrize("end", ["close", "fail", "kill", "restart"])
-def test_programs_that_a_worker_starts_end_with_it(end, monkeypatch):
+def test_programs_that_a_worker_starts_end_with_it(start, end, monkeypatch):
     monkeypatch.setattr(supervisor, "PATIENCE", (PATIENCE, 0.1))
     monkeypatch.setattr(supervisor, "HURRY", (0.1, 0.1))
-    workers = Workers(Portable(start_programs), [()], start_method="fork")
+    workers = start(start_programs)
     (pids,) = workers.receive()
     assert all(is_running(pid) for pid in pids)
     if end == "restart":
@@ -563,29 +557,14 @@ def test_programs_that_a_worker_starts_end_with_it(end, monkeypatch):
 
 
 @linux_only
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_programs_of_workers_end_with_a_killed_parent(tmp_path, method):
-    tell = 'channel.send(f\'{os.getpid()} {subprocess.Popen(["sleep", "6000"]).pid}\')'
-    before = f"import subprocess\ndef send(channel):\n    {tell}"
-    script = start_script(tmp_path, "time.sleep(6000)", method, before, first="send(channel)")
-    pids = worker_pids(script)
-    script.kill()
-    script.communicate()
-    assert len(pids) == 4
-    assert wait_until(lambda: not any(is_running(pid) for pid in pids))
-
-
-@linux_only
 @pytest.mark.skipif(platform.machine() not in EXIT_OF_A_THREAD, reason="the number of the system call is not known")
 def test_workers_and_their_programs_outlive_the_thread_that_started_them_and_not_the_process(tmp_path):
-    tell = 'channel.send(f\'{os.getpid()} {subprocess.Popen(["sleep", "6000"]).pid}\')'
-    before = f"import subprocess, threading\ndef send(channel):\n    {tell}"
     after = f"""
 threading.Thread(target=time.sleep, args=(6000,)).start()
 import ctypes
 ctypes.CDLL(None).syscall({EXIT_OF_A_THREAD[platform.machine()]}, 0)
 """
-    script = start_script(tmp_path, after, before=before, first="send(channel)")
+    script = start_script(tmp_path, after, before=WITH_A_PROGRAM, first="send(channel)")
     pids = worker_pids(script)
     assert wait_until(lambda: "Z" in Path(f"/proc/{script.pid}/task/{script.pid}/stat").read_text().split()[2])
     time.sleep(0.1)

@@ -7,12 +7,13 @@ import random
 from typing import Any
 
 import gymnasium
+import gymnasium.spaces as spaces
 import numpy as np
 import pytest
 import torch
 
 from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.random_streams.streams import GlobalStreams, Streams
+from pfrl_like.random_streams.streams import GlobalStreams, Streams, get_rng_state, isolated_rng, set_rng_state
 from pfrl_like.wrappers import RandomizeAction
 
 MODULE_RNG = np.random.default_rng(0)
@@ -154,6 +155,17 @@ def test_long_lists_of_what_holds_streams_are_searched_to_their_end() -> None:
     assert len(Streams.of([Holder(random.Random(i)) for i in range(1000)], with_global=False).names) == 1000
 
 
+def test_a_set_may_grow_while_it_is_looked_through() -> None:
+    class Growing(Tossing):
+        @property
+        def action_space(self) -> Any:
+            others.add(cart_pole())
+            return None
+
+    others: set[Any] = {Growing(cart_pole())}
+    assert any(name.endswith("part.rng") for name in Streams.of(others).names) and len(others) > 1
+
+
 def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
     deep: Any = Holder(random.Random(0))
     for _ in range(20):
@@ -252,3 +264,107 @@ def test_what_an_object_has_in_the_place_of_that_of_its_classes_is_told_apart() 
     owner.rng = random.Random(3)
     streams = Streams.of(owner, with_global=False)
     assert [*streams._found.values()] == [owner.rng, second.rng, first.rng]
+
+
+# What happens in the block leaves no trace in the random streams
+
+
+def draw(*some_spaces):
+    return random.random(), np.random.rand(), torch.rand(1).item(), *(space.sample() for space in some_spaces)
+
+
+def drawn_twice(during, *sources, of=()):
+    """Numbers drawn after a block with `during` in it, and the same without the block."""
+    with isolated_rng(*sources):
+        expected = draw(*of)
+    with isolated_rng(*sources):
+        during()
+    with isolated_rng(*sources):
+        return draw(*of), expected
+
+
+def test_global_streams_go_on_as_if_nothing_had_been_drawn():
+    came, expected = drawn_twice(draw)
+    assert came == expected
+
+
+def test_streams_are_restored_after_an_error():
+    with isolated_rng():
+        expected = draw()
+    with pytest.raises(KeyError), isolated_rng():
+        draw()
+        raise KeyError
+    assert draw() == expected
+
+
+@pytest.mark.parametrize("during", [lambda space: space.sample(), lambda space: space.seed(5)])
+def test_stream_of_a_space_is_restored(during):
+    space = spaces.Discrete(10**9)
+    came, expected = drawn_twice(lambda: during(space), space, of=[space])
+    assert came == expected
+
+
+def test_streams_of_nested_spaces_are_restored():
+    inner = spaces.Discrete(10**9)
+    space = spaces.Tuple([spaces.Dict(a=inner)])
+    came, expected = drawn_twice(space.sample, space, of=[inner])
+    assert came == expected
+
+
+def test_an_env_stands_for_its_action_space():
+    env = gymnasium.make("Pendulum-v1")
+    came, expected = drawn_twice(env.action_space.sample, env, None, of=[env.action_space])
+    assert came == expected
+
+
+def test_a_vector_env_stands_for_both_its_action_spaces():
+    env = gymnasium.make_vec("Pendulum-v1", 2, vectorization_mode="sync")
+    both = [env.action_space, env.single_action_space]
+    came, expected = drawn_twice(lambda: draw(*both), env, of=both)
+    assert [np.asarray(number).tolist() for number in came] == [np.asarray(number).tolist() for number in expected]
+
+
+def test_stream_of_a_gym_space_is_restored():
+    space = pytest.importorskip("gym.spaces").Discrete(10**9)
+    came, expected = drawn_twice(lambda: (space.sample(), space.seed(3)), space, of=[space])
+    assert came == expected
+
+
+def test_a_space_with_an_old_random_state_is_restored():
+    class Old:
+        np_random = np.random.RandomState(0)
+
+        def sample(self):
+            return self.np_random.rand()
+
+    space = Old()
+    came, expected = drawn_twice(space.sample, space, of=[space])
+    assert came == expected
+
+
+MAKE = [np.random.default_rng, np.random.RandomState, lambda seed: np.random.Generator(np.random.MT19937(seed))]
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_generator_goes_on_where_it_was(make: Any) -> None:
+    rng, other = make(0), make(1)
+    rng.normal()  # a RandomState keeps a second number for the next time
+    set_rng_state(other, get_rng_state(rng))
+    assert other.normal(size=3).tolist() == rng.normal(size=3).tolist()
+
+
+def test_the_global_stream_has_no_state_of_its_own() -> None:
+    assert get_rng_state(None) is None
+    set_rng_state(None, None)
+
+
+@pytest.mark.parametrize("state", [{}, {"bit_generator": "PCG64"}, 5, get_rng_state(np.random.RandomState(0))])
+def test_the_state_of_something_else_is_refused(state: Any) -> None:
+    with pytest.raises(ValueError, match="its rng does not fit"):
+        set_rng_state(np.random.default_rng(0), state)
+
+
+@pytest.mark.parametrize(("rng", "state"), [(None, {}), (np.random.default_rng(0), None)])
+def test_a_generator_is_not_the_global_stream(rng: Any, state: Any) -> None:
+    with pytest.raises(ValueError, match="only one of the two draws from the global stream"):
+        set_rng_state(rng, state)

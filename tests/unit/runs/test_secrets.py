@@ -1,5 +1,6 @@
 """Secrets are recognised by name and by form; what only looks a little like one is left alone."""
 
+import logging
 import random
 import re
 import string
@@ -11,17 +12,10 @@ from types import MappingProxyType
 
 import pytest
 
+from pfrl_like.errors import CheckpointError
 from pfrl_like.runs import secrets
-from pfrl_like.runs.secrets import (
-    MASK,
-    command_digest,
-    harmless_environment,
-    masked,
-    masked_arguments,
-    masked_command,
-    masked_forms,
-    masked_text,
-)
+from pfrl_like.runs.run_files import FailedWrites
+from pfrl_like.runs.secrets import MASK, masked, masked_command, masked_text
 
 SECRET_NAMES = (
     "WANDB_KEY", "--api-key", "apiKey", "APIkey", "api_keys", "N8N_ENCRYPTION_KEY", "aws_secret_key", "DbPassword",
@@ -54,10 +48,6 @@ def test_flags_and_counts_are_no_secrets(name: str, value: object) -> None:
     assert masked(value, name) == value
 
 
-def test_numbers_of_secret_names_that_count_nothing_are_secret() -> None:
-    assert masked({"token": 123456, "password": 1234}) == {"token": MASK, "password": MASK}
-
-
 @pytest.mark.parametrize(
     "text, expected",
     [
@@ -74,7 +64,7 @@ def test_numbers_of_secret_names_that_count_nothing_are_secret() -> None:
     ],
 )
 def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
-    assert masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
+    assert secrets.masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
 
 
 @pytest.mark.parametrize("text", [
@@ -82,15 +72,7 @@ def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
     "at 12:30:01, a: b", "global-learning-rate-of-all", "task-0123456789abcdefgh", "3 * 4 @ 5",
 ])  # fmt: skip
 def test_other_texts_stay(text: str) -> None:
-    assert masked_forms(text) == masked_text(text) == masked(text) == text
-
-
-def test_values_of_secret_names_inside_a_text_are_masked() -> None:
-    text = "go(token='a', n=3) 'password': \"b\"; curl --token c d http://host/?key=e&page=2 Authorization: Basic f"
-    assert masked_text(text) == (
-        f"go(token='{MASK}', n=3) 'password': \"{MASK}\"; curl --token {MASK} d http://host/?key={MASK}&page=2 "
-        f"Authorization: {MASK}"
-    )
+    assert secrets.masked_forms(text) == masked_text(text) == masked(text) == text
 
 
 @pytest.mark.parametrize(
@@ -144,23 +126,23 @@ def test_no_part_of_a_text_is_looked_through_again_and_again(part: str, monkeypa
     assert len(seen) <= 3000
 
 
-def test_an_option_and_its_value_are_two_arguments() -> None:
-    argv = ["a.py", "--token", "x", "b", "--passwords", "y", "z", "--no-auth", "c", "-k", "--seed", "0"]
-    expected = ["a.py", "--token", MASK, "b", "--passwords", MASK, MASK, "--no-auth", "c", "-k", "--seed", "0"]
-    assert masked_command(argv) == expected == masked_command(expected)
-    assert masked_command(["--token", "-Ab3_9xQz"]) == ["--token", MASK]
-
-
-def test_the_value_of_an_option_may_look_like_a_setting_or_a_list() -> None:
-    argv = [
-        "--cookie", "sid=a", "lr=3", "--api-keys", "a,b", "-u", "me:a", "--user=me:a", "--config", '{"token": ["a"]}'
-    ]  # fmt: skip
-    expected = [
-        "--cookie", MASK, "lr=3", "--api-keys", MASK, "-u", MASK, f"--user={MASK}", "--config", f'{{"token": {MASK}}}'
-    ]  # fmt: skip
-    assert masked_command(argv) == expected
-    harmless = ["--secretary", "Bob", "--user", "1:2", "--key", "reward", "--token", "--lr=3", "--tokens", "1", "lr=3"]
-    assert masked_command(harmless) == harmless
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["a.py", "--token", "x", "b"], ["a.py", "--token", MASK, "b"]),
+        (["--passwords", "y", "z", "--seed", "0"], ["--passwords", MASK, MASK, "--seed", "0"]),
+        (["--token", "-Ab3_9xQz"], ["--token", MASK]),
+        (["--cookie", "sid=a", "lr=3", "--api-keys", "a,b"], ["--cookie", MASK, "lr=3", "--api-keys", MASK]),
+        (["-u", "me:a", "--user=me:a"], ["-u", MASK, f"--user={MASK}"]),
+        (["--config", '{"token": ["a"]}'], ["--config", f'{{"token": {MASK}}}']),
+        (["--x", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODk="], ["--x", f"{MASK}="]),
+        (["--no-auth", "c", "-k", "--seed", "0"], None),
+        (["--secretary", "Bob", "--user", "1:2", "--key", "reward", "--token", "--lr=3", "--tokens", "1"], None),
+        (["ssh://git@github.com/a/b", "lr:0.1,eps:0.2@step=100", "--token-mixer=mlp"], None),
+    ],
+)
+def test_an_option_and_its_value_are_two_arguments(argv: list[str], expected: list[str] | None) -> None:
+    assert masked_command(argv) == (expected or argv) == masked_command(expected or argv)
 
 
 def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,27 +171,24 @@ def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch: p
 
 def test_secrets_of_arguments_are_masked_wherever_they_stand() -> None:
     arguments = {"api": {"token": ["from-a-file"]}, "note": "login from-a-file"}
-    assert masked_arguments(arguments) == {"api": {"token": [MASK]}, "note": f"login {MASK}"}
+    assert secrets.masked_arguments(arguments) == {"api": {"token": [MASK]}, "note": f"login {MASK}"}
     assert masked_text("login from-a-file") == f"login {MASK}"
 
 
-def test_long_random_strings_of_arguments_are_secret() -> None:
+@pytest.mark.parametrize(
+    ("letters", "length"),
+    [
+        ("0123456789abcdef", 32),
+        (string.digits + string.ascii_lowercase, 32),
+        (string.ascii_letters + string.digits, 32),
+        (string.ascii_letters + string.digits + "_-", 43),
+        (string.ascii_letters + string.digits + "+/", 40),
+    ],
+)
+def test_long_random_strings_of_arguments_are_secret(letters: str, length: int) -> None:
     generator = random.Random(0)
-
-    def of(letters: str, length: int) -> str:
-        return "".join(generator.choices(letters, k=length))
-
-    mixed, several = string.ascii_letters + string.digits, 300
-    kinds = {
-        "0123456789abcdef": 32,
-        string.digits + string.ascii_lowercase: 32,
-        mixed: 32,
-        mixed + "_-": 43,
-        mixed + "+/": 40,
-    }
-    for letters, length in kinds.items():
-        caught = sum(masked(text) != text for text in (of(letters, length) for _ in range(several)))
-        assert caught > 0.93 * several, letters
+    texts = ["".join(generator.choices(letters, k=length)) for _ in range(300)]
+    assert sum(masked(text) != text for text in texts) > 0.93 * len(texts)
 
 
 @pytest.mark.parametrize("text", [
@@ -225,30 +204,29 @@ def test_names_paths_and_digests_are_not_random(text: str) -> None:
 
 def test_a_digest_is_one_by_the_name_of_its_option() -> None:
     digest = "3e44dcb0" * 5
-    assert masked_command(["--commit", digest, f"--run-id={digest}", digest]) == [
-        "--commit",
-        digest,
-        f"--run-id={digest}",
-        MASK,
-    ]
+    told = ["--commit", digest, f"--run-id={digest}"]
+    assert masked_command([*told, digest]) == [*told, MASK]
 
 
 def test_nested_values_keep_their_form() -> None:
     Pair = namedtuple("Pair", ["token", "n"])
-    value = {"a": MappingProxyType({"token": "x", 1: 2.5}), "b": Pair("x", 3), "c": ("x", [None])}
-    assert masked(value) == {"a": {"token": MASK, 1: 2.5}, "b": (MASK, 3), "c": ("x", [None])}
+    value = {"a": MappingProxyType({"token": "x", 1: 2.5}), "b": Pair("x", 3), "c": ("x", [None]), "token": 123456}
+    assert masked(value) == {"a": {"token": MASK, 1: 2.5}, "b": (MASK, 3), "c": ("x", [None]), "token": MASK}
 
 
 def test_a_digest_tells_command_lines_apart_that_are_masked_alike() -> None:
     one, other = ("a.py", "--token=x"), ("a.py", "--token=y")
     assert masked_command(one) == masked_command(other)
-    assert command_digest(one) != command_digest(other) == command_digest(("a.py", "--token=y"))
+    assert secrets.command_digest(one) != secrets.command_digest(other) == secrets.command_digest(("a.py", "--token=y"))
 
 
 def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_VARIABLE", "x")
-    monkeypatch.setenv("PWD", "/tmp")
-    assert "MY_VARIABLE" not in harmless_environment() and harmless_environment()["PWD"] == "/tmp"
+    given = {"MY_API_TOKEN": "1", "PLAIN": "1", "PWD": "/tmp", "SLURM_JWT": "1", "PYTHONPATH": "https://me:pw@host/x"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    told = secrets.harmless_environment()
+    assert told["PWD"] == "/tmp" and told["SLURM_JWT"] == MASK and told["PYTHONPATH"] == f"https://{MASK}@host/x"
+    assert not {"MY_API_TOKEN", "PLAIN"} & {*told}
 
 
 def test_sets_and_bytes_are_masked_as_lists_and_texts_are() -> None:
@@ -257,15 +235,16 @@ def test_sets_and_bytes_are_masked_as_lists_and_texts_are() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("argument", ["ssh://git@github.com/a/b", "lr:0.1,eps:0.2@step=100", "--token-mixer=mlp"])
-def test_users_of_git_and_settings_at_a_step_are_no_secrets(argument: str) -> None:
-    assert masked_command([argument]) == [argument]
-
-
-def test_padding_hides_no_random_string() -> None:
-    assert masked_command(["--x", "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVoxMjM0NTY3ODk="]) == ["--x", f"{MASK}="]
-
-
 def test_only_what_stands_before_a_random_string_is_asked_for_its_name() -> None:
     hashes = [f"{i:064x}" for i in range(0xABCDEF0, 0xABCDEF0 + 2_000)]
     assert masked(f"sha256 {hashes[0]} " + "x" * 50 + f" {hashes[1]}") == f"sha256 {hashes[0]} " + "x" * 50 + f" {MASK}"
+
+
+# What `run.json` says of files that could not be written
+
+
+def test_why_something_is_not_saved_has_no_secrets() -> None:
+    writes = FailedWrites(logging.getLogger("test"), stops=False)
+    with writes.told("table"):
+        raise CheckpointError("run", "cannot be written to https://me:pw@host")
+    assert writes.lacking["table"].endswith(f"https://{MASK}@host")

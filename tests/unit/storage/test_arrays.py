@@ -50,11 +50,6 @@ def test_layout_in_memory_does_not_matter(array: Any, path: Path) -> None:
     np.testing.assert_array_equal(read_arrays(path)[1]["x"], array)
 
 
-def test_a_file_without_columns_comes_back(path: Path) -> None:
-    write_arrays(path, {"a": 1}, {})
-    assert read_arrays(path) == ({"a": 1}, {})
-
-
 def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
     array = np.arange((1 << 24) + 5, dtype=np.uint8)
     write_arrays(path, {}, {"x": array, "y": array[:3]}, durable=False)
@@ -104,18 +99,6 @@ def test_other_dtypes_are_refused(dtype: str, path: Path) -> None:
 def test_a_header_that_is_no_json_is_refused(path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"state\['a'\] is a object"):
         write_arrays(path, {"a": object()}, {})
-
-
-def test_a_failed_write_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(descriptor: int) -> None:
-        raise OSError(5, "Input/output error")
-
-    write_arrays(path, {"old": 1}, {})
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(CheckpointError, match="buffer: cannot be written: Input/output error"):
-        write_arrays(path, {"new": 1}, {})
-    monkeypatch.undo()
-    assert read_arrays(path)[0] == {"old": 1}
 
 
 def test_a_file_of_arrays_is_known_by_its_beginning(path: Path) -> None:

@@ -35,20 +35,25 @@ class Learner(AttributeSavingMixin):
         return kept
 
 
-def test_lbfgs_with_its_whole_history_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attributes, "_BASE_BYTES", 1 << 14)  # as if the network were large
-    learner, other = Learner(), Learner()
+@pytest.fixture
+def learner(tmp_path: Path) -> Learner:
+    """One that has learnt and was saved."""
+    learner = Learner()
     learner.learn()
     learner.save(tmp_path)
+    return learner
+
+
+def test_lbfgs_with_its_whole_history_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learner: Any) -> None:
+    monkeypatch.setattr(attributes, "_BASE_BYTES", 1 << 14)  # as if the network were large
+    learner.save(tmp_path)
+    other = Learner()
     other.load(tmp_path)
     assert len(learner.history()) == 100
     assert all(map(torch.equal, learner.history(), other.history()))
 
 
-def test_what_loading_would_refuse_as_too_large_is_not_saved(tmp_path: Path) -> None:
-    learner = Learner()
-    learner.learn()
-    learner.save(tmp_path)
+def test_what_loading_would_refuse_as_too_large_is_not_saved(tmp_path: Path, learner: Learner) -> None:
     before = sorted(tmp_path.iterdir())
     learner.history()[0] = torch.zeros(10_000_000)
     with pytest.raises(CheckpointError, match=r"\(optimizer\): cannot be written: to load it would take .* and may"):
@@ -105,10 +110,9 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
         Seeing(state).save(tmp_path)
 
 
+@pytest.mark.usefixtures("learner")
 def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word(tmp_path: Path) -> None:
-    learner, other = Learner(), Learner()
-    learner.learn()
-    learner.save(tmp_path)
+    other = Learner()
     (tmp_path / "manifest.json").unlink()
     with pytest.warns(
         UserWarning, match=r"state-\w+\.json, .* but no manifest\.json: .* optimizer\.pt, without counters"
@@ -117,10 +121,8 @@ def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word
     assert len(other.history()) == 100
 
 
-def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path) -> None:
-    learner, other = Learner(), Learner()
-    learner.learn()
-    learner.save(tmp_path)
+def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_path: Path, learner: Learner) -> None:
+    other = Learner()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(
         CheckpointError, match=r"previous.json is missing \(it names the save before, if any\)"

@@ -241,27 +241,36 @@ def test_an_old_copy_or_an_equal_one_is_not_reported(tmp_path: Path) -> None:
         assert load(tmp_path) == 1
 
 
-@pytest.mark.parametrize("kind", ["missing", "empty", "cut", "link", "directory", "version", "format"])
+def linked(path: Path) -> None:
+    """A link to the same content."""
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def replaced(old: bytes, new: bytes) -> Any:
+    return lambda path: path.write_bytes(path.read_bytes().replace(old, new))
+
+
+#: Damage to a file.
+DAMAGE: dict[str, Any] = {
+    "missing": Path.unlink,
+    "empty": lambda path: path.write_bytes(b""),
+    "cut": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "link": linked,
+    "directory": lambda path: (path.unlink(), path.mkdir()),
+    "changed": replaced(b"2", b"3"),
+    "version": replaced(b'"format_version": 1', b'"format_version": 2'),
+    "format": replaced(b'"format": "pfrl_like"', b'"format": "x"'),
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in DAMAGE if kind != "changed"])
 def test_without_a_usable_manifest_the_one_before_is_used_with_a_warning(kind: str, tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2)
-    manifest = tmp_path / "manifest.json"
-    content = manifest.read_bytes()
-    if kind in ("version", "format"):
-        edit(
-            tmp_path, lambda fields: fields.update({"version": {"format_version": 2}, "format": {"format": "x"}}[kind])
-        )
-    else:
-        manifest.unlink()
-    if kind == "empty":
-        manifest.touch()
-    elif kind == "cut":
-        manifest.write_bytes(content[:-20])
-    elif kind == "link":
-        (tmp_path / "elsewhere").write_bytes(content)
-        manifest.symlink_to(tmp_path / "elsewhere")
-    elif kind == "directory":
-        manifest.mkdir()
+    before = (tmp_path / "manifest.json").read_bytes()
+    DAMAGE[kind](tmp_path / "manifest.json")
+    assert kind in ("missing", "link", "directory") or (tmp_path / "manifest.json").read_bytes() != before
     with pytest.warns(UserWarning, match=r"the last save is not usable \(.*manifest\.json.*; using the one before it"):
         assert load(tmp_path) == 1
 
@@ -272,15 +281,7 @@ def test_a_damaged_file_makes_its_whole_save_unusable(kind: str, key: str, tmp_p
     save(tmp_path, 1)
     save(tmp_path, 2)
     path = named(tmp_path)[key]
-    content = path.read_bytes()
-    path.unlink()
-    if kind == "cut":
-        path.write_bytes(content[:-1])
-    elif kind == "changed":
-        path.write_bytes(content.replace(b"2", b"3"))
-    elif kind == "link":
-        (tmp_path / "elsewhere").write_bytes(content)
-        path.symlink_to(tmp_path / "elsewhere")
+    DAMAGE[kind](path)
     with pytest.warns(UserWarning, match=re.escape(path.name)):
         assert load(tmp_path) == 1
 
@@ -342,48 +343,37 @@ def test_a_copy_is_not_written_through_a_link(tmp_path: Path) -> None:
     assert not list((tmp_path / "outside").iterdir())
 
 
-def test_a_state_that_is_no_json_touches_nothing(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"state\['t'\] is nan"):
-        save_directory(tmp_path / "new", {}, {"t": float("nan")}, kind="agent", class_name="x")
-    assert not (tmp_path / "new").exists()
+def fail(file: Any) -> None:
+    file.write(b"part")
+    raise RuntimeError("no")
 
 
-@pytest.mark.parametrize("part", ["info", "state"])
-def test_what_is_too_long_to_be_read_again_is_not_saved(
-    part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LONG = {"t": "x" * (1 << 22)}
+TOO_LONG = "cannot be written: it would take .* and could be read with"
+
+
+@pytest.mark.parametrize(
+    ("files", "state", "info", "message"),
+    [
+        ({}, {"t": float("nan")}, {}, r"state\['t'\] is nan"),
+        ({}, LONG, {}, TOO_LONG),
+        ({}, {}, LONG, TOO_LONG),
+        ({f"{i}.pt": b"" for i in range(50)}, {}, {}, "cannot be written: it would take"),
+        ({"model.pt": b"x", "second.pt": fail}, {}, {}, "cannot be written: RuntimeError: no"),
+    ],
+    ids=["no JSON", "state", "info", "many files", "writer"],
+)
+def test_what_cannot_be_saved_or_read_again_leaves_the_old_save(
+    files: Any, state: Any, info: Any, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(tmp_path, 1)
     before = sorted(tmp_path.iterdir())
     monkeypatch.setattr(directory, "_MAX_STATE", 1 << 20)
-    content: dict[str, Any] = {"state": {"t": 2}, "info": {}, part: {"t": "x" * (1 << 22)}}
-    with pytest.raises(CheckpointError, match="cannot be written: it would take .* and could be read with"):
-        save_directory(tmp_path, {}, content["state"], kind="agent", class_name="x", info=content["info"])
-    assert sorted(tmp_path.iterdir()) == before
-    assert load(tmp_path) == 1
-
-
-def test_a_manifest_of_too_many_files_is_not_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    save(tmp_path, 1)
-    before = sorted(tmp_path.iterdir())
-    monkeypatch.setattr(directory, "MAX_MANIFEST", 1 << 12)
-    files = {f"{i}.pt": b"" for i in range(50)}
-    with pytest.raises(CheckpointError, match="cannot be written: it would take"):
-        save_directory(tmp_path, files, {}, kind="agent", class_name="x")
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_a_writer_that_fails_leaves_the_old_save(tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    before = sorted(tmp_path.iterdir())
-
-    def fail(file: Any) -> None:
-        file.write(b"part")
-        raise RuntimeError("no")
-
-    with pytest.raises(CheckpointError, match="cannot be written: RuntimeError: no"):
-        save_directory(tmp_path, {"model.pt": b"x", "second.pt": fail}, {}, kind="agent", class_name="x")
-    assert sorted(tmp_path.iterdir()) == before
-    assert load(tmp_path) == 1
+    if len(files) == 50:
+        monkeypatch.setattr(directory, "MAX_MANIFEST", 1 << 12)
+    with pytest.raises(CheckpointError, match=message):
+        save_directory(tmp_path, files, state, kind="agent", class_name="x", info=info)
+    assert sorted(tmp_path.iterdir()) == before and load(tmp_path) == 1
 
 
 def test_a_copy_that_cannot_be_renewed_is_an_error_after_a_complete_save(tmp_path: Path) -> None:

@@ -29,9 +29,7 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> Synced:
         calls.append(f"replace {os.path.basename(target)}")
         replace(source, target)
 
-    monkeypatch.setattr(
-        os, "fsync", lambda descriptor: calls.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
-    )
+    monkeypatch.setattr(os, "fsync", lambda descriptor: calls.append(name_of(descriptor)))
     monkeypatch.setattr(os, "replace", record_replace)
     return calls
 

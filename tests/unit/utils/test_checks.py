@@ -1,5 +1,7 @@
 """The checks at the border name the argument, what came and what was expected."""
 
+import warnings
+
 import gymnasium.spaces as spaces
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from pfrl_like.utils.checks import (
     check_observations,
     check_reward,
     check_step,
+    warn_once,
 )
 
 NAN, INF = float("nan"), float("inf")
@@ -235,3 +238,21 @@ def test_a_value_that_is_none_of_those_known_is_refused():
     check_choice("kernel", "laplacian", ("gaussian", "laplacian"))
     with pytest.raises(ValueError, match=r"^kernel is 'cubic', expected one of 'gaussian', 'laplacian'$"):
         check_choice("kernel", "cubic", ("gaussian", "laplacian"))
+
+
+# Warnings name the user's line, and come once a process where they are asked to
+
+
+def test_a_warning_comes_once_for_each_key() -> None:
+    with warnings.catch_warnings(record=True) as came:
+        warnings.simplefilter("always")
+        warn_once("rows", "3 rows were dropped")
+        warn_once("rows", "5 rows were dropped")
+        warn_once("columns", "2 columns were dropped")
+    assert [str(each.message) for each in came] == ["3 rows were dropped", "2 columns were dropped"]
+
+
+def test_the_warning_names_the_line_of_the_user() -> None:
+    with pytest.warns(FutureWarning, match="rows") as came:
+        warn_once("rows", "rows were dropped", FutureWarning)
+    assert came[0].filename == __file__

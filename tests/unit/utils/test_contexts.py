@@ -108,59 +108,48 @@ def test_modules_that_may_read_the_mode_are_switched(module: nn.Module) -> None:
     assert module.training
 
 
-def test_mode_is_restored_after_an_error() -> None:
-    module = nn.Dropout()
-    with pytest.raises(KeyError), evaluating(module):
-        raise KeyError
-    assert module.training
+def test_every_part_comes_back_to_its_own_mode_also_after_an_error() -> None:
+    parts = nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Dropout())
+    whole = nn.Sequential(nn.Dropout(), nn.Dropout()).eval()
+    whole[1].train()
+    for module, modes in ((parts, [True, False, True]), (whole, [False, False, True])):
+        with pytest.raises(KeyError), evaluating(module):
+            assert not any(part.training for part in module.modules())
+            raise KeyError
+        assert [part.training for part in module.modules()] == modes
 
 
-def test_every_part_comes_back_to_its_own_mode() -> None:
-    frozen = nn.Sequential(nn.BatchNorm1d(2).eval(), nn.Dropout())
-    with evaluating(frozen):
-        pass
-    assert [part.training for part in frozen.modules()] == [True, False, True]
+class Notes(nn.Linear):
+    """Notes the modes that it is switched to."""
+
+    def __init__(self) -> None:
+        self.modes: list[bool] = []
+        super().__init__(1, 1)
+
+    def train(self, mode: bool = True) -> Any:
+        self.modes.append(mode)
+        return super().train(mode)
 
 
-def test_module_in_evaluation_mode_stays_there() -> None:
-    module = nn.Sequential(nn.Dropout(), nn.Dropout()).eval()
-    module[1].train()
-    with evaluating(module):
-        assert not module[1].training
-    assert [part.training for part in module.modules()] == [False, False, True]
+class Watching(nn.Linear):
+    """Notes the modes that are set."""
+
+    def __init__(self) -> None:
+        vars(self)["modes"] = []
+        super().__init__(1, 1)
+        self.modes.clear()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "training":
+            self.modes.append(value)
+        super().__setattr__(name, value)
 
 
-def test_train_and_eval_of_the_users_own_are_called() -> None:
-    modes: list[bool] = []
-
-    class Notes(nn.Linear):
-        """Notes its modes."""
-
-        def train(self, mode: bool = True) -> Any:
-            modes.append(mode)
-            return super().train(mode)
-
-    with evaluating(Notes(1, 1)):
-        assert modes == [False]
-    assert modes == [False, True]
-
-
-def test_a_part_that_watches_its_attributes_sees_the_mode() -> None:
-    modes: list[bool] = []
-
-    class Watching(nn.Linear):
-        """Notes its modes."""
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            if name == "training":
-                modes.append(value)
-            super().__setattr__(name, value)
-
-    module = nn.Sequential(Watching(1, 1))
-    modes.clear()
-    with evaluating(module):
-        assert modes == [False]
-    assert modes[-1]
+@pytest.mark.parametrize("part", [Notes(), Watching()])
+def test_users_own_train_and_attributes_see_the_mode(part: Any) -> None:
+    with evaluating(part if isinstance(part, Notes) else nn.Sequential(part)):
+        assert part.modes == [False]
+    assert part.modes[-1]
 
 
 def test_marked_class_is_known_and_its_subclass_with_another_forward_is_not() -> None:

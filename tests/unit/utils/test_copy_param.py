@@ -21,13 +21,6 @@ def numbers(module: nn.Module) -> set[float]:
     return {number for tensor in module.state_dict().values() for number in tensor.flatten().tolist()}
 
 
-def test_hard_update_copies() -> None:
-    src, dst = filled(4.0), filled(0.0)
-    synchronize_parameters(src, dst, "hard")
-    assert numbers(dst) == {4.0}
-    assert numbers(src) == {4.0}
-
-
 def test_soft_update_goes_tau_of_the_way_each_time() -> None:
     src, dst = filled(4.0), filled(0.0)
     synchronize_parameters(src, dst, "soft", 0.25)
@@ -36,17 +29,14 @@ def test_soft_update_goes_tau_of_the_way_each_time() -> None:
     assert numbers(dst) == {1.75}  # 1 + 0.25 * (4 - 1)
 
 
-@pytest.mark.parametrize(("unless", "expected"), [(0.0, {1.0}), (1.0, {0.0})])
-def test_soft_update_may_depend_on_a_number_on_the_device(unless: float, expected: set[float]) -> None:
-    src, dst = filled(4.0), filled(0.0)
-    synchronize_parameters(src, dst, "soft", 0.25, torch.tensor(unless))
-    assert numbers(dst) == expected
-
-
-@pytest.mark.parametrize(("tau", "expected"), [(0.0, 0.0), (1.0, 4.0)])
-def test_soft_update_reaches_both_ends(tau: float, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("tau", "unless", "expected"), [(0.0, None, 0.0), (1.0, None, 4.0), (0.25, 0.0, 1.0), (0.25, 1.0, 0.0)]
+)
+def test_soft_update_reaches_both_ends_unless_a_number_on_the_device_says_no(
+    tau: float, unless: float | None, expected: float
+) -> None:
     dst = filled(0.0)
-    soft_copy_param(dst, filled(4.0), tau)
+    synchronize_parameters(filled(4.0), dst, "soft", tau, None if unless is None else torch.tensor(unless))
     assert numbers(dst) == {expected}
 
 
@@ -56,7 +46,7 @@ def test_buffers_follow_and_counters_are_copied() -> None:
     assert dst.running_mean.tolist() == [1.0, 1.0]
     assert dst.num_batches_tracked.item() == 4
     synchronize_parameters(src, dst, "hard")
-    assert numbers(dst) == {4.0}
+    assert numbers(dst) == numbers(src) == {4.0}
 
 
 def test_tied_weight_moves_once() -> None:
@@ -92,21 +82,16 @@ def test_tensors_bound_anew_are_noticed() -> None:
     assert dst.weight.tolist() == [9.0, 9.0]
 
 
-def test_modules_cast_to_another_dtype_are_noticed() -> None:
+def test_modules_cast_to_another_dtype_and_other_sources_are_noticed() -> None:
     src, dst = filled(4.0), filled(0.0)
     copy_param(dst, src)
+    copy_param(dst, filled(5.0))
+    assert numbers(dst) == {5.0}
     src.double()
     dst.double()
     src.weight.data.fill_(7.0)
     copy_param(dst, src)
     assert numbers(dst) == {4.0, 7.0}
-
-
-def test_another_source_is_noticed() -> None:
-    dst = filled(0.0)
-    copy_param(dst, filled(4.0))
-    copy_param(dst, filled(5.0))
-    assert numbers(dst) == {5.0}
 
 
 def test_modules_are_not_kept_alive() -> None:

@@ -17,17 +17,22 @@ def test_device_is_taken_as_text_or_object(device: Any) -> None:
     assert resolve_device(-1, device) == torch.device("cpu")
 
 
-def test_contradiction_is_refused() -> None:
-    with pytest.raises(ValueError, match="gpu=0 and device='cpu' contradict each other"):
-        resolve_device(0, "cpu")
-
-
-def test_absent_gpu_is_refused_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((0, "cpu"), ValueError, "gpu=0 and device='cpu' contradict each other"),
+        ((0, None), ValueError, "device cuda:0 was asked for, but torch sees no CUDA device"),
+        ((None, "cuda"), ValueError, "device cuda:0 was asked for"),
+        ((None, "gpu"), ValueError, "device is 'gpu', which torch does not know"),
+        *((arguments, TypeError, "expected") for arguments in [("0", None), (True, None), (0.0, None), (None, 0)]),
+    ],
+)
+def test_what_is_no_device_that_is_there_is_refused_with_a_sentence(
+    arguments: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ValueError, match="device cuda:0 was asked for, but torch sees no CUDA device"):
-        resolve_device(0)
-    with pytest.raises(ValueError, match="device cuda:0 was asked for"):
-        resolve_device(None, "cuda")
+    with pytest.raises(error, match=message):
+        resolve_device(*arguments)
 
 
 def test_gpu_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,19 +42,3 @@ def test_gpu_beyond_the_last_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     assert resolve_device(0) == resolve_device(None, "cuda") == resolve_device(0, "cuda:0") == torch.device("cuda:0")
     with pytest.raises(ValueError, match="device cuda:3 was asked for, but torch sees 1 CUDA device;"):
         resolve_device(3)
-
-
-def test_unknown_device_is_refused() -> None:
-    with pytest.raises(ValueError, match="device is 'gpu', which torch does not know"):
-        resolve_device(None, "gpu")
-
-
-@pytest.mark.parametrize("arguments", [("0", None), (True, None), (0.0, None), (None, 0)])
-def test_wrong_types_are_refused(arguments: Any) -> None:
-    with pytest.raises(TypeError, match="expected"):
-        resolve_device(*arguments)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-def test_gpu_index_names_a_cuda_device() -> None:
-    assert resolve_device(0) == torch.device("cuda:0")

@@ -14,15 +14,7 @@ from pfrl_like.replay_buffers import EpisodicReplayBuffer, HindsightReplayBuffer
 
 
 def recorded() -> MDPDataset:
-    ends = np.arange(8) % 4 == 3
-    return MDPDataset(
-        np.zeros((8, 2), np.float32),
-        np.arange(8) % 2,
-        np.zeros(8),
-        ends,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+    return MDPDataset.from_arrays(np.zeros((8, 2), np.float32), np.arange(8) % 2, np.zeros(8), np.arange(8) % 4 == 3)
 
 
 TAKERS: dict[str, Callable[[Any], Any]] = {

@@ -4,6 +4,7 @@ import csv
 import importlib
 import json
 import os
+from unittest import mock
 
 import gymnasium
 import gymnasium.spaces as spaces
@@ -47,6 +48,14 @@ def play(env, episodes):
         env.step(0)
 
 
+def monitored(directory, episodes, render_mode=None, **options):
+    """A monitor of some episodes, which is closed."""
+    env = Monitor(Filmed(render_mode), directory, **options)
+    play(env, episodes)
+    env.close()
+    return env
+
+
 def stats(directory):
     [path] = directory.glob("monitor.*.stats.json")
     return json.loads(path.read_text())
@@ -54,13 +63,10 @@ def stats(directory):
 
 def test_returns_and_lengths_of_finished_episodes_are_at_hand(tmp_path):
     env = Monitor(ABC(size=2), tmp_path)
-    env.reset()
-    env.step(0)
-    env.step(1)
-    env.reset()
-    env.step(1)
-    env.reset()
-    env.step(0)
+    for actions in ([0, 1], [1], [0]):
+        env.reset()
+        for action in actions:
+            env.step(action)
     assert env.get_episode_rewards() == [1.0, 0.0]
     assert env.get_episode_lengths() == [2, 1]
     assert env.get_total_steps() == 4
@@ -102,29 +108,22 @@ def test_stats_are_written_at_every_reset_if_asked(tmp_path):
 
 
 def test_closing_closes_the_env_once(tmp_path):
-    env = Monitor(Filmed(), tmp_path)
-    env.close()
+    env = monitored(tmp_path, 0)
     env.close()
     assert env.unwrapped.n_closed == 1
 
 
 def test_mode_is_noted_with_the_episodes(tmp_path):
-    env = Monitor(Filmed(None), tmp_path, mode="evaluation")
-    play(env, 1)
-    env.close()
+    monitored(tmp_path, 1, mode="evaluation")
     assert stats(tmp_path)["episode_types"] == ["e"]
     with pytest.raises(ValueError, match="mode is 'test'"):
         Monitor(Filmed(), tmp_path, mode="test")
 
 
 def test_uid_names_the_files(tmp_path):
-    env = Monitor(Filmed(None), tmp_path / "new" / "directory", uid="mine")
-    play(env, 1)
-    env.close()
-    assert sorted(p.name for p in (tmp_path / "new" / "directory").iterdir()) == [
-        "monitor.mine.csv",
-        "monitor.mine.stats.json",
-    ]
+    monitored(tmp_path / "new" / "directory", 1, uid="mine")
+    found = sorted(path.name for path in (tmp_path / "new" / "directory").iterdir())
+    assert found == ["monitor.mine.csv", "monitor.mine.stats.json"]
 
 
 def test_two_monitors_of_one_run_share_a_directory(tmp_path):
@@ -158,8 +157,7 @@ def without_imageio(monkeypatch):
 
 
 def test_film_is_a_gif_without_the_video_extra(tmp_path, without_imageio):
-    env = Monitor(Filmed(), tmp_path, video_callable=lambda episode: episode == 1, uid="x")
-    play(env, 3)
+    monitored(tmp_path, 3, "rgb_array", video_callable=lambda episode: episode == 1, uid="x")
     [path] = tmp_path.glob("*.gif")
     assert path.name == "monitor.x.video000001.gif"
     film = Image.open(path)
@@ -178,26 +176,14 @@ def test_film_of_an_episode_cut_off_is_written(tmp_path, without_imageio):
 
 
 def test_film_is_mp4_with_the_video_extra(tmp_path, monkeypatch):
-    calls = []
-
-    class ImageIO:
-        @staticmethod
-        def get_writer(path, **options):
-            calls.append((os.path.basename(path), options))
-            return ImageIO
-
-        @staticmethod
-        def append_data(frame):
-            calls.append(int(frame[0, 0, 0]))
-
-        @staticmethod
-        def close():
-            calls.append("closed")
-
-    monkeypatch.setattr(importlib, "import_module", lambda name: ImageIO)
-    env = Monitor(Filmed(), tmp_path, video_callable=lambda episode: True, uid="x")
-    play(env, 1)
-    assert calls == [("monitor.x.video000000.mp4", {"fps": 10.0, "macro_block_size": 1}), 0, 100, 200, "closed"]
+    imageio = mock.Mock()
+    monkeypatch.setattr(importlib, "import_module", lambda name: imageio)
+    monitored(tmp_path, 1, "rgb_array", video_callable=lambda episode: True, uid="x")
+    path = str(tmp_path / "monitor.x.video000000.mp4")
+    imageio.get_writer.assert_called_once_with(path, fps=10.0, macro_block_size=1)
+    writer = imageio.get_writer.return_value
+    assert [int(call.args[0][0, 0, 0]) for call in writer.append_data.call_args_list] == [0, 100, 200]
+    writer.close.assert_called_once_with()
 
 
 def test_cubes_are_filmed_by_default_and_nothing_if_not_wanted_or_not_possible(tmp_path, without_imageio):

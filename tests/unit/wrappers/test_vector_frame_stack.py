@@ -8,6 +8,7 @@ import gymnasium
 import gymnasium.spaces as spaces
 import numpy as np
 import pytest
+from env_forms import InPfrlForm
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_stream
@@ -42,22 +43,6 @@ class Counting(gymnasium.Env):
         return np.full((1, 16, 16), 20 * self.episode + self.t, np.uint8)
 
 
-class CountingInPfrlForm:
-    """The same with four values."""
-
-    observation_space, action_space = Counting.observation_space, Counting.action_space
-
-    def __init__(self, length):
-        self.env = Counting(length)
-
-    def reset(self):
-        return self.env.reset()[0]
-
-    def step(self, action):
-        obs, reward, terminated, truncated, _ = self.env.step(action)
-        return obs, reward, terminated, {"needs_reset": truncated}
-
-
 FACTORIES = [functools.partial(Counting, length) for length in LENGTHS]
 
 
@@ -67,7 +52,7 @@ def gymnasium_vector(mode, cls=SyncVectorEnv):
 
 VECTOR_ENVS = {
     "serial": lambda: SerialVectorEnv([make() for make in FACTORIES]),
-    "serial, four values": lambda: SerialVectorEnv([CountingInPfrlForm(length) for length in LENGTHS]),
+    "serial, four values": lambda: SerialVectorEnv([InPfrlForm(Counting(length)) for length in LENGTHS]),
     "multiprocess": lambda: MultiprocessVectorEnv(FACTORIES, start_method="fork"),
     "next step": gymnasium_vector(AutoresetMode.NEXT_STEP),
     "same step": gymnasium_vector(AutoresetMode.SAME_STEP),
@@ -126,14 +111,6 @@ def test_reset_leaves_masked_environments_alone():
     env.step([0, 0])
     obs = env.reset(mask=[True, False])
     assert [np.asarray(one)[:, 0, 0].tolist() for one in obs] == [[0, 0, 1], [20, 20, 20]]
-
-
-def test_stacks_share_their_frames():
-    env = VectorFrameStack(VECTOR_ENVS["multiprocess"](), K)
-    first, _ = env.reset()
-    second = env.step([0, 0])[0]
-    assert all(a is b for a, b in zip(first[1]._frames[1:], second[1]._frames[:-1], strict=True))
-    env.close()
 
 
 @pytest.mark.parametrize("name", ["serial", "next step"])

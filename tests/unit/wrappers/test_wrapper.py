@@ -9,19 +9,10 @@ import gymnasium.spaces as spaces
 import numpy as np
 import pytest
 
+from pfrl_like import wrappers
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError
-from pfrl_like.wrappers import (
-    CastObservation,
-    CastObservationToFloat32,
-    Monitor,
-    NormalizeActionSpace,
-    RandomizeAction,
-    Render,
-    ScaleReward,
-    Wrapper,
-)
 
 
 class FiveValues(gymnasium.Env):
@@ -70,20 +61,20 @@ class FourValues:
 def wrap(request, tmp_path):
     box = spaces.Box(-2, 2, (2,))
     return {
-        "cast": lambda cls: CastObservation(cls(), np.float32),
-        "cast32": lambda cls: CastObservationToFloat32(cls()),
-        "scale": lambda cls: ScaleReward(cls(), 1.0),
-        "render": lambda cls: Render(cls()),
-        "monitor": lambda cls: Monitor(cls(), tmp_path, video_callable=False),
-        "randomize": lambda cls: RandomizeAction(cls(), 0.0),
-        "normalize": lambda cls: NormalizeActionSpace(cls(box)),
-        "base": lambda cls: Wrapper(cls()),
+        "cast": lambda cls: wrappers.CastObservation(cls(), np.float32),
+        "cast32": lambda cls: wrappers.CastObservationToFloat32(cls()),
+        "scale": lambda cls: wrappers.ScaleReward(cls(), 1.0),
+        "render": lambda cls: wrappers.Render(cls()),
+        "monitor": lambda cls: wrappers.Monitor(cls(), tmp_path, video_callable=False),
+        "randomize": lambda cls: wrappers.RandomizeAction(cls(), 0.0),
+        "normalize": lambda cls: wrappers.NormalizeActionSpace(cls(box)),
+        "base": lambda cls: wrappers.Wrapper(cls()),
     }[request.param]
 
 
 def test_wrapped_gymnasium_env_is_one_and_returns_its_form(wrap):
     env = wrap(FiveValues)
-    assert isinstance(env, gymnasium.Wrapper) and isinstance(env, Wrapper)
+    assert isinstance(env, gymnasium.Wrapper) and isinstance(env, wrappers.Wrapper)
     assert as_gymnasium(env) is env
     obs, info = env.reset(seed=3)
     assert obs.tolist() == [0, 0] and info == {"seed": 3}
@@ -122,7 +113,7 @@ def test_copy_has_an_env_of_its_own(wrap, cls):
 
 
 def test_wrapped_env_can_be_pickled():
-    env = pickle.loads(pickle.dumps(ScaleReward(gymnasium.make("CartPole-v1"), 3.0)))
+    env = pickle.loads(pickle.dumps(wrappers.ScaleReward(gymnasium.make("CartPole-v1"), 3.0)))
     assert isinstance(env, gymnasium.Wrapper)
     assert env.scale == 3.0
     env.reset()
@@ -130,14 +121,14 @@ def test_wrapped_env_can_be_pickled():
 
 
 def test_wrapped_env_can_be_made_again_from_its_spec():
-    env = ScaleReward(CastObservationToFloat32(gymnasium.make("Pendulum-v1")), scale=3.0)
+    env = wrappers.ScaleReward(wrappers.CastObservationToFloat32(gymnasium.make("Pendulum-v1")), scale=3.0)
     twin = gymnasium.make(env.spec)
     assert str(twin) == str(env)
     assert twin.scale == 3.0
 
 
 def test_gymnasium_may_wrap_a_wrapper():
-    env = gymnasium.wrappers.TimeLimit(ScaleReward(FiveValues(), 2.0), 5)
+    env = gymnasium.wrappers.TimeLimit(wrappers.ScaleReward(FiveValues(), 2.0), 5)
     env.reset()
     assert env.step(0)[1] == 4.0
     assert env.get_wrapper_attr("scale") == 2.0
@@ -146,7 +137,7 @@ def test_gymnasium_may_wrap_a_wrapper():
 @pytest.mark.parametrize("env", [None, "CartPole-v1", ABC])
 def test_what_is_no_env_is_refused(env):
     with pytest.raises(TypeError, match="expected an environment"):
-        ScaleReward(env, 1.0)
+        wrappers.ScaleReward(env, 1.0)
 
 
 def test_wrong_step_result_is_named():
@@ -155,14 +146,14 @@ def test_wrong_step_result_is_named():
             return 1, 2, 3
 
     with pytest.raises(EnvError, match="step returned 3 values"):
-        Wrapper(Env()).step(0)
+        wrappers.Wrapper(Env()).step(0)
 
 
 def test_gym_env_is_wrapped_and_runs_on_todays_numpy():
     gym = pytest.importorskip("gym")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # gym says that it is dead
-        env = CastObservation(gym.make("CartPole-v1"), np.float16)
+        env = wrappers.CastObservation(gym.make("CartPole-v1"), np.float16)
         assert env.reset()[0].dtype == np.float16
         assert len(env.step(0)) == 5
     assert isinstance(env.observation_space, gym.spaces.Box)
