@@ -3,7 +3,7 @@ PYTHON ?= .venv/bin/python
 
 TRUST := $(wildcard $(addprefix benchmarks/,kill_saves.py kill_training.py worker_faults.py soak.py))
 
-.PHONY: test pythons durations slow peers fuzz trust lint types format bench
+.PHONY: test pythons durations slow guide peers fuzz trust lint types format bench
 
 test:
 	$(PYTHON) -m pytest -n 2
@@ -14,6 +14,9 @@ durations:
 
 slow:
 	$(PYTHON) -m pytest -m slow
+
+guide:
+	$(PYTHON) -m pytest -m slow tests/examples/test_guide.py
 
 # On every Python from 3.11 on that is at hand, each in an environment of its own, in .pythons.
 pythons:

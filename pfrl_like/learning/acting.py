@@ -168,7 +168,7 @@ class Acting:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise misfit(batch_obs, error, self.acting_argument, hint) from error
+                raise misfit(batch_obs, error.__cause__ or error, self.acting_argument, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask

@@ -1,0 +1,30 @@
+"""The Python blocks of each page of the guide run one after the other, as written, in an empty folder."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "guide").glob("*.md"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_runs_as_written(page: Path, tmp_path: Path) -> None:
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    script = tmp_path / "page.py"  # a file, which processes can import
+    script.write_text("\n\n".join(blocks))
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, env=environ, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_pages_begin_with_an_example_and_are_short() -> None:
+    for page in PAGES:
+        title, example = page.read_text().split("\n\n", 1)
+        assert title.startswith("# ") and "```python" in example[:400], page.name
+        assert len(page.read_text().splitlines()) < 250, page.name
