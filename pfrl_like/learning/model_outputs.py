@@ -72,7 +72,7 @@ def _with_article(name: str) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def hint_of_pairs(error: Exception) -> str:
+def hint_of_pairs(error: BaseException) -> str:
     """What is the matter where a network of tensors is given a pair, or the reverse; empty if neither."""
     text = str(error)
     if "not tuple" in text or "'tuple' object" in text:
@@ -93,7 +93,7 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
         raise misfit(obs, error, argument) from error
 
 
-def misfit(obs: Any, error: Exception, argument: str, hint: str = "") -> ValueError:
+def misfit(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
     """The error of observations, or features, that a network cannot take in."""
     came = described(obs)
     hint = hint or hint_of_pairs(error) or _hint(obs, str(came))
