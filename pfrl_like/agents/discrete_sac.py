@@ -98,8 +98,7 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: As `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`, and if a critic gives something else, when a run
-            begins.
+        TypeError: As `SoftActorCritic`, and, when a run begins, if a critic gives no `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical

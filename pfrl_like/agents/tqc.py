@@ -25,7 +25,7 @@ class TQC(SoftActorCritic):
     Raises:
         ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; when a run begins, or at the first update, if
             no quantile is left.
-        TypeError: As `SoftActorCritic`, and if a critic gives something else, then.
+        TypeError: As `SoftActorCritic`, and if a critic gives no quantiles, when a run begins.
     """
 
     policy_pool = staticmethod(average)

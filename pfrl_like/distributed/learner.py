@@ -349,7 +349,7 @@ def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":
         server.bind(b"")  # the kernel finds a free name
-        remove: Callable[[], Any] = int  # there is nothing to remove
+        remove: Callable[[], Any] = contextlib.nullcontext  # there is nothing to remove
     else:
         folder = tempfile.mkdtemp(prefix="pl_")
         remove = weakref.finalize(server, _remove_folder, folder, os.getpid())

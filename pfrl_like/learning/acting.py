@@ -220,7 +220,8 @@ class Acting:
     def dry_run(self, obs: Any, action_space: Any = None) -> Any:
         """Refuse, by one observation, parts that do not fit each other, or the environment; nothing is kept of it.
 
-        A run begins with it, also one on a dataset; without a runner the first `act` in training.
+        A run begins with it, also one on a dataset; without a runner the first `act` in training. Only a network that
+        draws when it acts (BCQ's candidates, IQN's fractions) takes numbers from the random stream here, as in a step.
 
         Args:
             obs: The observation.

@@ -40,7 +40,7 @@ _CRITICS_GIVING = {
 
 
 class OutputError(TypeError):
-    """A network gives something else than is needed; the sentence names it, and so is handed on as it is."""
+    """A network gives something else than is needed. The sentence names the network, so nobody adds to it."""
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
@@ -73,18 +73,18 @@ def _with_article(name: str) -> str:
 
 
 def hint_of_pairs(error: BaseException) -> str:
-    """What is the matter where a network of tensors is given a pair, or the reverse; empty if neither."""
+    """A hint if the error is of a network of tensors that was given a pair, or the reverse; else empty."""
     text = str(error)
     if "not tuple" in text or "'tuple' object" in text:
         return "; it is called with a pair, such as observation and action: begin it with ConcatObsAndAction"
-    if "not Tensor" in text:
+    if "not Tensor" in text or "got one " in text:
         return "; it is called with the observation alone: use a module of the state"
     return ""
 
 
 @contextlib.contextmanager
 def taken_by(argument: str, obs: Any) -> Iterator[None]:
-    """Within it, what a network of this name raises that is given features is the error that they do not fit it."""
+    """Turn what a network raises within it into the error that the features do not fit the network."""
     try:
         yield
     except MISFITS as error:

@@ -85,7 +85,7 @@ def circumstances() -> dict[str, Any]:
         "files": program_files(),
         "seeds": {
             "torch": torch.initial_seed(),
-            # which tell whether two runs began with the same state, and not their seeds
+            # Checksums tell whether two runs began with the same state, and not their seeds.
             "numpy_state": _sha256(pickle.dumps(np.random.get_state(legacy=False))),
             "python_state": _sha256(pickle.dumps(random.getstate())),
         },

@@ -157,7 +157,7 @@ def mend_gym(env: Any) -> None:
 
 
 class Forwarding:
-    """What stands around an object: other public attributes are those of the object."""
+    """Base of a wrapper whose other public attributes are those of the wrapped object."""
 
     _inside = "env"  # the attribute that holds it
 

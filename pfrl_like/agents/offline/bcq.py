@@ -35,6 +35,7 @@ from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
 from pfrl_like.learning.model_outputs import taken_by, wrong_value
 from pfrl_like.nn import ConditionalVAE
+from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
@@ -271,14 +272,14 @@ class BCQ(OffPolicyActorCritic):
             raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """As of the base, and the imitator before."""
+        """As of the base, after the imitator."""
         try_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """As of the base; the imitator is called before, by itself."""
+        """As of the base; the imitator is called first, so that errors name it."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitated_actions(self.choice.imitator, obs, 1)
         return super().probe(obs)
@@ -371,8 +372,9 @@ class DiscreteBCQ(DQN):
     def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
         """As of `DQN`; an imitator that is not categorical is refused as well."""
         super().check_output(value, obs, action_space)
-        with torch.no_grad(), evaluating_readers(self.imitator):
-            given = fast_forward(self.imitator, obs)
+        imitator = self.imitator
+        with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
+            given = fast_forward(imitator, obs)
         if not isinstance(given, Categorical):
             raise wrong_value(given, Categorical, "imitator")
 

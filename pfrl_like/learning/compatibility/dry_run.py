@@ -1,4 +1,4 @@
-"""Parts are tried on the first observation: what does not fit shows then, and not at the first update."""
+"""One trial of all parts on the first observation, so that what does not fit shows before the first update."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,9 @@ from pfrl_like.utils.recurrent import forward
 
 @torch.no_grad()
 def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
-    """Call `agent.try_parts` with two rows of an observation, which leaves no trace; not that of an acting copy.
+    """Call `agent.try_parts` with two rows of an observation, unless the agent is an acting copy, which has no critics.
+
+    Networks and random streams keep nothing of it.
 
     Args:
         agent: An `OffPolicyActorCritic`.
@@ -63,7 +65,7 @@ def try_critics(agent: Any, batch: Batch) -> None:
 
 
 def tried_output(argument: str, module: nn.Module, batch: Batch, wanted: type, example: str | None = None) -> Any:
-    """What a module gives for the observations of a batch.
+    """Call a module with the observations of a batch and check what it gives.
 
     Args:
         argument: What errors call it.
@@ -103,7 +105,7 @@ def _check_atoms(values: Sequence[Any]) -> None:
 
 @contextlib.contextmanager
 def told_of(parts: str, batch: Batch) -> Iterator[None]:
-    """What goes wrong within it is said of some parts."""
+    """Name some parts in an error that is raised within it."""
     try:
         yield
     except (*MISFITS, AttributeError) as error:

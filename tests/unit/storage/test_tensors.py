@@ -159,8 +159,9 @@ def quantised() -> torch.Tensor:
     ids=lambda value: f"{type(value).__name__} {str(value)[:30]}".partition(" at 0x")[0],
 )  # fmt: skip
 def test_what_could_not_be_read_again_is_not_written(value: Any) -> None:
+    message = "x is a sparse, quantised" if value is quantised else "file: x|file: the value"
     value = value() if value is quantised else value
-    with pytest.raises(CheckpointError, match="file: x|file: the value|holds itself|is a sparse, quantised"):
+    with pytest.raises(CheckpointError, match="holds itself" if value is ITSELF else message):
         plain_tensors({"x": value}, "file")
 
 
