@@ -29,10 +29,17 @@ def test_pins_satisfy_the_requirements(requirement: Requirement) -> None:
     assert pins()[requirement.name] in requirement.specifier
 
 
-def test_links_of_the_readme_lead_somewhere() -> None:
-    targets = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / "README.md").read_text())
-    assert targets
-    assert not [target for target in targets if not (ROOT / target).exists()]
+def test_links_of_documents_lead_somewhere() -> None:
+    documents = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "examples/README.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
+    for document in documents:
+        targets = re.findall(r"\]\((?!http)([^)#]+)", document.read_text())
+        assert not [target for target in targets if not (document.parent / target).exists()], document
+    assert "](docs/guide/" in documents[0].read_text()
 
 
 def test_every_folder_of_the_package_is_packaged() -> None:

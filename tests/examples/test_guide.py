@@ -1,4 +1,4 @@
-"""The Python blocks of each page of the guide run one after the other, as written, in an empty folder."""
+"""The Python blocks of the README and of each page of the guide run one after the other, as written, in an empty folder."""
 
 import os
 import re
@@ -13,7 +13,7 @@ PAGES = sorted((ROOT / "docs" / "guide").glob("*.md"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
 def test_a_page_runs_as_written(page: Path, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "page.py"  # a file, which processes can import
