@@ -1,4 +1,4 @@
-"""The Python blocks of the README and of each page of the guide run one after the other, as written, in an empty folder."""
+"""The Python blocks of the README and of each page of the guide run in order, as written, in an empty folder."""
 
 import os
 import re
