@@ -40,14 +40,6 @@ def test_a_ratio_that_is_no_probability_is_refused(ratio):
         buffer_of([1.0]).sample(1, uniform_ratio=ratio)
 
 
-def test_priorities_set_after_a_sample_count_from_then_on():
-    buffer = buffer_of([1.0, 1.0, 1.0])
-    values, _, _ = buffer.sample(3)
-    buffer.set_last_priority([10.0 if value == 1 else 1.0 for value in values])
-    values, probabilities, _ = buffer.sample(3)
-    assert probabilities[values.index(1)] == pytest.approx(10 / 12)
-
-
 def test_new_items_get_the_largest_priority_so_far():
     buffer = buffer_of([1.0])
     buffer.sample(1)
@@ -68,16 +60,6 @@ def test_initial_max_priority_is_that_of_the_first_items():
     assert probabilities[values.index("first")] == 0.75
 
 
-def test_capacity_drops_the_oldest_item():
-    buffer = buffer_of([1.0] * 5, capacity=3)
-    assert len(buffer) == 3 and sorted(buffer.sample(3)[0]) == [2, 3, 4]
-
-
-def test_popleft_returns_the_oldest_item():
-    buffer = buffer_of([1.0, 2.0])
-    assert buffer.popleft() == 0 and len(buffer) == 1
-
-
 def test_popleft_of_an_empty_buffer_is_refused_and_leaves_it_usable():
     buffer = PrioritizedBuffer()
     with pytest.raises(IndexError):
@@ -93,12 +75,6 @@ def test_sampling_again_before_the_priorities_are_set_is_refused():
         buffer.sample(1)
     buffer.set_last_priority([1.0])
     buffer.sample(1)
-
-
-def test_sampling_again_is_allowed_without_waiting():
-    buffer = buffer_of([1.0, 2.0], wait_priority_after_sampling=False)
-    buffer.sample(1)
-    assert len(buffer.sample(2)[0]) == 2
 
 
 def test_setting_priorities_without_a_sample_is_refused():
@@ -163,33 +139,6 @@ def test_different_lengths_are_refused():
     priorities.append(2)
     with pytest.raises(ValueError, match=r"\(2,\) and \(1,\)"):
         priorities.update([0, 1], [1.0])
-
-
-def test_update_raises_the_largest_priority_and_set_does_not():
-    priorities = Priorities()
-    priorities.append(2)
-    priorities.set([0], [9.0])
-    assert priorities.max_priority == 1.0
-    priorities.update([1], [5.0])
-    assert priorities.max_priority == 5.0
-
-
-def test_items_appended_before_an_update_keep_the_largest_priority_of_their_time():
-    priorities = Priorities()
-    priorities.append(2)
-    priorities.update([0], [5.0])
-    priorities.append()
-    assert priorities.to_array().tolist() == [5.0, 1.0, 5.0]
-
-
-def test_priorities_are_rebuilt_from_their_array():
-    saved = Priorities()
-    saved.append(200)
-    saved.update([150, 199], [7.0, 0.5])
-    saved.popleft(140)
-    rebuilt = Priorities.from_array(saved.to_array(), saved.max_priority, saved.first)
-    assert rebuilt.to_array().tolist() == saved.to_array().tolist()
-    assert (rebuilt.first, rebuilt.end, rebuilt.max_priority) == (140, 200, 7.0)
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,6 @@ import pytest
 from pfrl_like.collections import RandomAccessQueue
 
 
-def test_items_leave_in_the_order_in_which_they_came():
-    queue = RandomAccessQueue([1, 2])
-    queue.append(3)
-    assert [queue.popleft() for _ in range(3)] == [1, 2, 3]
-
-
 def test_index_counts_from_the_oldest_item():
     queue = RandomAccessQueue("abc")
     queue.popleft()

@@ -16,23 +16,6 @@ def test_slots_start_empty():
     assert len(tree) == 5 and tree.total() == 0.0 and tree.min() == np.inf and tree[:].tolist() == [0.0] * 5
 
 
-def test_total_and_min_follow_a_write():
-    tree = tree_of([1.0, 2.0, 4.0])
-    assert (tree.total(), tree.min()) == (7.0, 1.0)
-    tree[np.array([0])] = 8.0
-    assert (tree.total(), tree.min()) == (14.0, 2.0)
-
-
-def test_the_last_weight_of_a_repeated_slot_counts():
-    tree = SumTree(3)
-    tree[np.array([1, 1])] = [5.0, 7.0]
-    assert tree.total() == 7.0
-
-
-def test_min_leaves_out_empty_slots():
-    assert tree_of([0.0, 3.0, 2.0, 0.0]).min() == 2.0
-
-
 def test_reading_gives_a_copy():
     tree = tree_of([1.0, 2.0])
     tree[:][0] = 9.0
@@ -91,11 +74,6 @@ def test_rounding_never_draws_an_empty_slot(size, n_occupied):
         for step in (-20, -10, -5, -3, -2, -1, 0, 1, 2, 3, 5, 10, 20):
             points = np.clip(ends + step * np.spacing(ends), 0.0, 1.0 - 2.0**-53)
             assert tree[tree.draw(len(points), Points(points))].min() > 0.0
-
-
-def test_distinct_draws_repeat_none():
-    tree = tree_of(np.arange(1.0, 101.0))
-    assert sorted(tree.draw_distinct(100).tolist()) == list(range(100))
 
 
 def test_distinct_draws_end_when_every_slot_outweighs_all_later_ones():

@@ -26,16 +26,6 @@ def flat(**changes) -> dict:
     return arrays | changes
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_gives_back_what_was_dumped(name: str, tmp_path) -> None:
-    numbered().dump(tmp_path / name)
-    loaded = MDPDataset.load(tmp_path / name)
-    for array in ("observations", "actions", "rewards", "terminals", "timeouts"):
-        assert np.array_equal(getattr(loaded, array), getattr(numbered(), array)), array
-    assert loaded.observations.dtype == np.float32 and not loaded.is_action_discrete()
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
 def test_the_case_of_an_ending_makes_no_difference(tmp_path) -> None:
     numbered().dump(tmp_path / "data.NPZ")
     with np.load(tmp_path / "data.NPZ", allow_pickle=False) as arrays:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pfrl_like.columns import frames
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers import (
@@ -142,25 +141,6 @@ def test_objects_need_a_pickle(tmp_path):
     assert [item[0]["state"] for item in loaded.memory] == [[str(i)] * 2 for i in range(5)]
 
 
-def test_columns_that_come_later_are_restored(tmp_path, small_segments):
-    buffer = ReplayBuffer()
-    append(buffer, range(64), float)
-    reference = buffer.save_increment(tmp_path)
-    buffer.append(64.0, 1, 64.0, 65.0, next_action=2)
-    loaded = restored(tmp_path, buffer.save_increment(tmp_path, reference))
-    assert [item[0]["next_action"] for item in loaded.memory] == [None] * 64 + [2]
-
-
-def test_a_column_without_a_value_in_an_earlier_segment_is_restored(tmp_path, small_segments):
-    buffer = ReplayBuffer()
-    for i in range(64):
-        buffer.append(float(i), 0, 0.0, i + 1.0, note=None)
-    reference = buffer.save_increment(tmp_path)
-    buffer.append(64.0, 1, 64.0, 65.0, note=5)
-    loaded = restored(tmp_path, buffer.save_increment(tmp_path, reference))
-    assert [item[0]["note"] for item in loaded.memory] == [None] * 64 + [5]
-
-
 # Changes of what has been written
 
 
@@ -183,19 +163,6 @@ def test_changes_are_written_beside_the_segments_which_stay(tmp_path, small_segm
     loaded = restored(tmp_path, second)
     assert rewards(loaded) == rewards(buffer) and loaded.memory[8][0]["action"] == 7
     assert rewards(restored(tmp_path, first))[:9] == [float(i) for i in range(9)]
-
-
-def test_changes_are_saved_again_by_whoever_goes_on_from_a_save(tmp_path, small_segments):
-    buffer, last = ReplayBuffer(1000), None
-    append(buffer, range(640), float)
-    for i in range(4):
-        buffer.memory[40 * i][0]["reward"] = -1.0
-        buffer.memory[40 * i + 1][0]["next_state"] = 5000.0
-        last = buffer.save_increment(tmp_path, last)
-        buffer = restored(tmp_path, json.loads(json.dumps(last)), capacity=1000)
-        prune(tmp_path, [last])
-    assert [i for i, reward in enumerate(rewards(buffer)) if reward < 0] == [0, 40, 80, 120]
-    assert [item[0]["next_state"] for item in buffer.memory[40:43]] == [41.0, 5000.0, 43.0]
 
 
 def test_segments_of_which_much_has_changed_are_written_anew(tmp_path, small_segments):
@@ -337,29 +304,6 @@ def vector(i: int) -> np.ndarray:
 
 def persistent(folder: Path, capacity: int = 6, **options: Any) -> PersistentReplayBuffer:
     return PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
-
-
-@pytest.mark.parametrize("obs", [vector, stack])
-def test_a_persistent_buffer_goes_back_to_a_save_whose_items_have_left_long_ago(
-    obs, tmp_path, monkeypatch, no_waiting_for_the_disk
-):
-    monkeypatch.setattr(frames, "_OWN_MAPPING", 1)
-    buffer = persistent(tmp_path, rng=np.random.RandomState(0))
-    append(buffer, range(10), obs)
-    reference = json.loads(json.dumps(buffer.save_increment(tmp_path / "saves")))
-    held, drawn = [item[0]["state"] for item in buffer.memory], buffer.sample_batch(5).index.tolist()
-    append(buffer, range(10, 150), obs)
-    buffer._directory.close()  # what is left when a process is killed
-    with persistent(tmp_path, rng=np.random.RandomState(5)) as buffer:
-        append(buffer, range(150, 290), obs)
-        buffer.load_increment(tmp_path / "saves", reference)
-        assert np.array_equal([item[0]["state"] for item in buffer.memory], held)
-        assert buffer.sample_batch(5).index.tolist() == drawn
-        append(buffer, range(10, 40), obs)
-        now = rewards(buffer)
-    with persistent(tmp_path) as buffer:
-        assert rewards(buffer) == now
-        assert all(np.array_equal(item[0]["state"], obs(int(item[0]["reward"]))) for item in buffer.memory)
 
 
 def test_saves_that_were_moved_can_be_gone_back_to_again_and_again(tmp_path, no_waiting_for_the_disk):

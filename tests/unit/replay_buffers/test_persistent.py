@@ -6,7 +6,6 @@ import logging
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -17,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
-from numpy.testing import assert_array_equal
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
@@ -77,25 +75,6 @@ def test_a_buffer_that_nothing_names_leaves_no_file_open(tmp_path, make):
     del buffer
     gc.collect()
     assert not files_open_in(tmp_path)
-
-
-@BOTH
-def test_an_opened_directory_goes_on_where_it_was(tmp_path, make):
-    with make(tmp_path / "b", 20) as buffer:
-        fill(buffer, 30)
-    with make(tmp_path / "b", 20) as buffer:
-        assert rewards(buffer) == list(range(10, 30))
-        fill(buffer, 5, 30)
-        assert rewards(buffer) == list(range(15, 35))
-        assert_array_equal(sorted(buffer.sample_batch(20).index), np.arange(15, 35))
-
-
-def test_a_running_episode_goes_on_if_the_next_step_fits(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
-        fill(buffer, 3)
-    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
-        fill(buffer, 2, 3)
-        assert [len(item) for item in buffer.memory] == [3, 3, 3, 2, 1]
 
 
 def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
@@ -225,32 +204,6 @@ def test_a_refused_ancestor_leaves_no_files(tmp_path):
     PersistentReplayBuffer(tmp_path / "new", 20).close()
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path):
-    first = PersistentReplayBuffer(tmp_path, 20)
-    with pytest.raises(CheckpointError, match=rf"written by process {os.getpid()} on .+ since 20\d\d-"):
-        PersistentReplayBuffer(tmp_path, 20)
-    first.close()
-    PersistentReplayBuffer(tmp_path, 20).close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_process_leaves_its_steps_and_no_lock(tmp_path):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with fill(PersistentReplayBuffer(tmp_path, 20), 13):
-            os.write(write, b"!")
-            signal.pause()
-    os.read(read, 1)
-    with pytest.raises(CheckpointError, match=f"process {child} "):
-        PersistentReplayBuffer(tmp_path, 20)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(read), os.close(write)
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        assert rewards(buffer) == list(range(13))
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_process_cannot_write_with_the_buffer_of_its_parent(tmp_path):
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
@@ -275,16 +228,6 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         fill(buffer, 1)
     with pytest.raises(CheckpointError, match="is closed"):
         buffer.sync()
-
-
-@pytest.mark.parametrize("kind", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
-def test_its_own_source_of_randomness_decides(tmp_path, kind):
-    draws = []
-    for name in ("a", "b"):
-        with kind(tmp_path / name, 50, rng=np.random.default_rng(7)) as buffer:
-            np.random.seed(len(draws))
-            draws.append(fill(buffer, 50).sample_batch(8).index.tolist())
-    assert draws[0] == draws[1]
 
 
 def test_episodes_may_be_drawn_in_proportion_to_their_length(tmp_path):

@@ -66,12 +66,6 @@ def test_schedules_come_back(tmp_path: Path) -> None:
     schedule.load_state_dict(loaded)
 
 
-def test_torch_reads_the_files_with_weights_only(tmp_path: Path) -> None:
-    model = nn.LSTM(2, 3)
-    atomic_write(tmp_path / "file.pt", tensor_writer(model.state_dict(), "file"))
-    model.load_state_dict(torch.load(tmp_path / "file.pt", weights_only=True))
-
-
 def of_torch(value: Any, folder: Path, **options: Any) -> Any:
     """What torch saves, read."""
     torch.save(value, folder / "file.pt")
