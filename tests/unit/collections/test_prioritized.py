@@ -28,12 +28,6 @@ def test_uniform_ratio_mixes_the_probabilities():
     assert min_probability == pytest.approx(0.175)
 
 
-def test_uniform_ratio_one_draws_light_items_as_often_as_heavy_ones():
-    buffer = buffer_of([1e9, 1.0, 1.0, 1.0], wait_priority_after_sampling=False)
-    counts = np.bincount([buffer.sample(1, uniform_ratio=1.0)[0][0] for _ in range(2000)], minlength=4)
-    assert (np.abs(counts / 2000 - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 2000)).all()
-
-
 @pytest.mark.parametrize("ratio", [-0.1, 1.5, float("nan")])
 def test_a_ratio_that_is_no_probability_is_refused(ratio):
     with pytest.raises(ValueError, match="uniform_ratio"):
@@ -120,25 +114,19 @@ def test_an_impossible_priority_is_refused_before_anything_changes(priority):
     assert sorted(buffer.sample(2)[0]) == [0, 1]
 
 
-def test_a_priority_that_is_not_finite_has_an_error_of_its_own():
-    priorities = Priorities()
-    priorities.append()
-    with pytest.raises(NonFiniteError, match="priority holds nan"):
-        priorities.set([0], [np.nan])
-
-
-def test_a_number_that_no_item_has_had_is_refused():
-    priorities = Priorities()
-    priorities.append(2)
-    with pytest.raises(ValueError, match="index holds 2"):
-        priorities.update([2], [1.0])
-
-
-def test_different_lengths_are_refused():
+@pytest.mark.parametrize(
+    ("index", "values", "error", "message"),
+    [
+        ([0], [np.nan], NonFiniteError, "priority holds nan"),
+        ([2], [1.0], ValueError, "index holds 2"),
+        ([0, 1], [1.0], ValueError, r"\(2,\) and \(1,\)"),
+    ],
+)
+def test_what_cannot_be_priorities_of_items_is_refused(index, values, error, message):
     priorities = Priorities()
     priorities.append(2)
-    with pytest.raises(ValueError, match=r"\(2,\) and \(1,\)"):
-        priorities.update([0, 1], [1.0])
+    with pytest.raises(error, match=message):
+        priorities.update(index, values)
 
 
 @pytest.mark.parametrize(

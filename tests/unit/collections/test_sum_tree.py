@@ -22,27 +22,6 @@ def test_reading_gives_a_copy():
     assert tree.total() == 3.0
 
 
-@pytest.mark.parametrize("size", [10, WIDEST_ROOT + 1, 64 * WIDEST_ROOT + 1])
-def test_the_only_weight_is_always_drawn_whatever_the_depth(size):
-    for slot in (0, size // 2, size - 1):
-        tree = SumTree(size)
-        tree[np.array([slot])] = 1e-30
-        assert tree.draw(3).tolist() == [slot] * 3
-        assert (tree.total(), tree.min()) == (1e-30, 1e-30)
-
-
-@pytest.mark.parametrize("size", [4, WIDEST_ROOT + 1, 64 * WIDEST_ROOT + 1])
-def test_draws_are_in_proportion_to_the_weights(size):
-    """Weights 1, 2, 3, 4 in four slots far apart: within five standard deviations of 20,000 draws."""
-    slots = np.linspace(0, size - 1, 4).astype(np.int64)
-    tree = SumTree(size)
-    tree[slots] = [1.0, 2.0, 3.0, 4.0]
-    drawn, counts = np.unique(tree.draw(20_000), return_counts=True)
-    assert drawn.tolist() == slots.tolist()
-    chance = np.array([0.1, 0.2, 0.3, 0.4])
-    assert (np.abs(counts / 20_000 - chance) < 5 * np.sqrt(chance * (1 - chance) / 20_000)).all()
-
-
 def test_no_rounding_error_stays_of_a_large_weight_that_has_left():
     tree = SumTree(WIDEST_ROOT * 2)
     tree[np.arange(len(tree))] = 1e-10

@@ -106,20 +106,11 @@ def test_an_extra_that_would_hide_a_field_is_refused(name):
     ],
 )
 def test_a_bad_row_among_several_is_refused_and_none_stored(changed, message):
-    columns = Columns()
-    arguments = dict(
-        obs=[vector(0), vector(1)],
-        action=[0, 1],
-        reward=[0.0, 1.0],
-        next_obs=[vector(1), vector(2)],
-        terminal=np.zeros(2, bool),
-        env_ids=[0, 1],
-        extra={},
-    )
+    obs, columns = [vector(0), vector(1)], Columns()
+    arguments = dict(obs=obs, action=[0, 1], reward=[0.0, 1.0], next_obs=obs, terminal=np.zeros(2, bool))
     with pytest.raises(ValueError, match=message):
-        columns.append_many(**(arguments | changed))
-    assert not columns.running
-    assert columns.obs is None
+        columns.append_many(**(arguments | {"env_ids": [0, 1], "extra": {}} | changed))
+    assert not columns.running and columns.obs is None
 
 
 def test_integers_and_observations_keep_their_dtype_and_rewards_are_floats():
@@ -178,14 +169,6 @@ def test_a_step_that_is_not_terminal_and_has_no_next_observation_cannot_be_learn
     assert columns.transitions(np.array([1]))[0]["next_state"] is None
     with pytest.raises(ValueError, match="next_state: None"):
         batch_of(columns, [1])
-
-
-def test_a_terminal_step_without_next_observation_stands_in_with_its_own():
-    columns = Columns()
-    columns.append(vector(4), 0, 0.0, None, True, 0, {})
-    batch = batch_of(columns, [1])
-    assert batch.next_obs.tolist() == [[4.0] * 3]
-    assert batch.discount.tolist() == [0.0]
 
 
 def test_objects_come_back_as_lists():

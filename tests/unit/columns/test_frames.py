@@ -79,14 +79,6 @@ def test_an_array_changed_by_its_owner_later_does_not_change_the_store():
     np.testing.assert_array_equal(buffer.memory[0][0]["next_state"], kept)
 
 
-def test_frames_go_when_no_stack_shows_them():
-    buffer = ReplayBuffer(capacity=10)
-    observations = stacks(100)
-    for obs, next_obs in zip(observations, observations[1:], strict=False):
-        buffer.append(obs, 0, 0.0, next_obs)
-    assert n_frames(buffer) == 10 + 4
-
-
 @pytest.mark.parametrize(
     ("shape", "join", "expected"),
     [

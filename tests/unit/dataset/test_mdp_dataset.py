@@ -1,14 +1,14 @@
-import functools
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from dataset_parts import next_row
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from pfrl_like.dataset import Episode, MDPDataset, Transition, TransitionMiniBatch
 from pfrl_like.errors import NonFiniteError
-
-next_row = functools.partial(MDPDataset, reward_convention="next_row")
 
 
 def numbered(lengths: list[int], terminated: list[bool] | None = None, **options) -> MDPDataset:
@@ -66,14 +66,6 @@ def test_arrays_are_not_copied() -> None:
     assert np.shares_memory(dataset.observations, observations)
     assert np.shares_memory(dataset[1].observations, observations)
     assert np.shares_memory(dataset[1][0].observation, observations)
-
-
-def test_one_step_episodes_and_an_open_end_load() -> None:
-    dataset = next_row(np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.array([1, 1, 0, 0, 0]))
-    assert [len(episode) for episode in dataset] == [0, 0, 2]
-    assert [episode.terminated for episode in dataset] == [True, True, False]
-    assert dataset[0].compute_return() == 0 and dataset.timeouts.tolist() == [0, 0, 0, 0, 1]
-    assert dataset.sample_batch(2, 0.9).discount.tolist() == pytest.approx([0.9, 0.9])
 
 
 def test_discrete_actions_are_counted_from_0() -> None:
@@ -192,12 +184,6 @@ def test_statistics_are_those_of_the_arrays() -> None:
             assert stats[name][function] == pytest.approx(getattr(values, function)(0)), (name, function)
 
 
-def test_what_was_not_told_does_not_count_in_statistics() -> None:
-    dataset = MDPDataset.from_arrays(np.full((2, 1), 3.0), np.full((2, 1), 4.0), np.full(2, 5.0), np.array([0, 1]))
-    stats = dataset.compute_stats()
-    assert [stats[name]["mean"] for name in ("observation", "action", "reward", "return")] == [3, 4, 5, 10]
-
-
 ROWS = [np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3), np.array([0, 0, 1])]
 BAD = [
     (0, np.array([[0], [np.nan], [0]]), NonFiniteError, "observations: got .* in row 1"),
@@ -241,13 +227,6 @@ def test_a_row_ends_an_episode_in_one_way() -> None:
         next_row(*ROWS, timeouts=np.array([0, 0, 1]))
 
 
-def test_next_observations_have_to_go_on() -> None:
-    with pytest.raises(ValueError, match="row 0 differs from row 1"):
-        MDPDataset.from_arrays(
-            np.array([[0.0], [1.0]]), ROWS[1][:2], np.zeros(2), np.zeros(2), None, np.array([[5.0], [6.0]])
-        )
-
-
 def test_next_observations_are_real_numbers() -> None:
     with pytest.raises(ValueError, match="next_observations: got .* complex128, expected arrays of real numbers"):
         MDPDataset.from_arrays(*ROWS, None, np.zeros((3, 1), complex))
@@ -265,8 +244,6 @@ def test_nested_observations_are_gathered() -> None:
 
 
 def test_check_names_what_looks_wrong() -> None:
-    import gymnasium
-
     observations = np.array([[0.0, 7], [1, 7], [0, 7], [1, 7], [5, 7]])
     dataset = next_row(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
     box = gymnasium.spaces.Box(-1, 1, (1,))
@@ -289,8 +266,6 @@ def test_check_names_what_looks_wrong() -> None:
 
 
 def test_nested_observations_are_checked_part_by_part() -> None:
-    from gymnasium.spaces import Box, Dict, Discrete, Tuple
-
     observations = {"a": np.array([0.0, 1, 0, 1, 7]), "b": (np.eye(5)[:, :1], np.array([0, 1, 0, 1, 2]))}
     observations["b"][0][2] = 1.0
     dataset = next_row(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
@@ -315,16 +290,12 @@ def test_nested_observations_are_checked_part_by_part() -> None:
 
 
 def test_rows_outside_a_space_are_told_from_actions() -> None:
-    import gymnasium
-
     dataset = next_row(np.arange(4.0)[:, None], [0, 1, 5, 0], np.ones(4), [0, 0, 0, 1], discrete_action=True)
     (finding,) = dataset.check(action_space=gymnasium.spaces.Discrete(2))
     assert finding.message == "actions lie outside the space in these rows of dataset.actions: 2 (episode 0, step 2)"
 
 
 def test_rows_that_look_wrong_are_found_by_episode_and_step() -> None:
-    import gymnasium
-
     actions = np.zeros((100, 1))
     actions[[20, 95, 96, 97, 98, 99]] = (
         9  # of ten episodes of ten steps, whose last observations make rows of their own

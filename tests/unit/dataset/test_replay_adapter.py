@@ -1,17 +1,15 @@
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
-from pfrl_like.replay_buffers import (
-    PersistentReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
 
 
 def numbered(n: int = 12) -> MDPDataset:
     row = np.arange(n, dtype=np.float32)
-    return MDPDataset(row[:, None], -row[:, None], row, row % 4 == 3, reward_convention="next_row")
+    return next_row(row[:, None], -row[:, None], row, row % 4 == 3)
 
 
 def states(buffer: ReplayBuffer) -> list[float]:

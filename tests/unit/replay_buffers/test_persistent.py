@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import make_agent
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
@@ -25,7 +24,8 @@ from pfrl_like.replay_buffers import (
     PersistentReplayBuffer,
     ReplayBuffer,
 )
-from pfrl_like.storage import read_arrays, write_arrays
+from pfrl_like.storage import journal, read_arrays, write_arrays
+from pfrl_like.storage.journal import SYNCED, read_journal
 from pfrl_like.storage.log_directory import LogDirectory
 
 ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
@@ -123,22 +123,14 @@ def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tm
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_capacity_that_nothing_exceeds_is_not_warned_of(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        fill(buffer, 40)
-    for capacity in (None, 40, 50):
-        with PersistentReplayBuffer(tmp_path, capacity) as buffer:
-            assert len(buffer) == 40
-
-
-@pytest.mark.filterwarnings("error")
-def test_a_warning_that_is_an_error_leaves_the_rows_in_the_directory(tmp_path):
+def test_a_warning_that_is_an_error_leaves_the_rows_which_larger_capacities_take_without_one(tmp_path):
     with PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 40)
     with pytest.raises(UserWarning, match="30 of 40"):
         PersistentReplayBuffer(tmp_path, 10)
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        assert len(buffer) == 40
+    for capacity in (None, 40, 50):
+        with PersistentReplayBuffer(tmp_path, capacity) as buffer:
+            assert len(buffer) == 40
 
 
 @pytest.mark.parametrize("capacity", [0, -3, True, "many", 2.5])
@@ -309,21 +301,61 @@ def test_a_disk_that_is_too_small_is_refused_at_the_first_step(tmp_path):
     assert len(buffer) == 0
 
 
-def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_path, monkeypatch):
-    buffer = fill(PersistentReplayBuffer(tmp_path, 20), 5)
+WAITING = {
+    "save_increment": lambda buffer, folder: buffer.save_increment(folder),
+    "state_dict": lambda buffer, folder: buffer.state_dict(),
+    "sync": lambda buffer, folder: buffer.sync(),
+}
 
-    def full(*arguments: Any) -> int:
-        raise OSError(28, "No space left on device")
 
-    with monkeypatch.context() as patch:
-        patch.setattr("pfrl_like.storage.journal.os.write", full)
-        with pytest.raises(CheckpointError, match="No space left"):
-            fill(buffer, 1, 5)
-    with pytest.raises(CheckpointError, match="cannot store any more since .*No space left"):
-        fill(buffer, 1, 5)
+@pytest.mark.parametrize("kind", ["journal", "columns"])
+@pytest.mark.parametrize("waiting", WAITING.values(), ids=WAITING)
+def test_what_the_disk_has_not_taken_is_not_said_to_be_on_it_later(tmp_path, monkeypatch, kind, waiting):
+    place = tmp_path / "steps"
+    buffer = PersistentReplayBuffer(place, 20, sync_every=10**6, sync_seconds=1e9)
+    fill(buffer, 5)
+    fsync, failed = os.fsync, []
+
+    def fails_once(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if not failed and any(os.path.samestat(status, path.stat()) for path in place.glob(f"{kind}-*")):
+            failed.append(descriptor)
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fails_once)
+    with pytest.raises(CheckpointError, match="Input/output error"):
+        waiting(buffer, tmp_path / "saves")
+    for again in (lambda: fill(buffer, 1, 5), buffer.sync, lambda: waiting(buffer, tmp_path / "saves")):
+        with pytest.raises(CheckpointError, match="cannot store any more since .*Input/output error"):
+            again()
+    (path,) = place.glob("journal-*")
     buffer.close()
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+    assert read_journal(str(path))[0].count(SYNCED) == 1  # where it began
+    with PersistentReplayBuffer(place, 20) as buffer:
         assert rewards(buffer) == list(range(5))
+        fill(buffer, 1, 5)
+
+
+def test_a_journal_is_never_longer_than_what_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_LARGEST", 1500)
+    buffer = PersistentReplayBuffer(tmp_path, 100, journal_length=10**6, sync_every=3, sync_seconds=1e9)
+    generations = set()
+    for i in range(120):
+        fill(buffer, 1, i)
+        for _ in range(i % 7):
+            buffer.sync()
+        (now,) = tmp_path.glob("journal-*")
+        generations.add(now.name)
+        assert now.stat().st_size <= 1500
+    many = np.arange(360, dtype=np.float32).reshape(120, 3)  # whose records are more than a journal takes
+    stops = np.zeros(120, bool)
+    buffer.append_batch(many, stops.astype(int), many[:, 0], many + 1, stops, stops, env_ids=range(120))
+    held = rewards(buffer)
+    assert len(generations) > 5 and len(held) == 100
+    buffer._directory.close()  # what is left when a process is killed
+    with PersistentReplayBuffer(tmp_path, 100) as buffer:
+        assert rewards(buffer) == held
 
 
 # Syncing
@@ -376,24 +408,16 @@ def test_arguments_out_of_range_are_refused(tmp_path, options):
         PersistentReplayBuffer(tmp_path / "b", 20, **options)
 
 
-def test_a_directory_that_is_something_else_is_refused(tmp_path):
+def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="cannot be made"):
         PersistentReplayBuffer(tmp_path / "file", 20)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("x")
-    with pytest.raises(CheckpointError, match="holds 'thesis.tex'"):
-        PersistentReplayBuffer(tmp_path / "other", 20)
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
 
 
-def test_a_directory_of_another_kind_is_refused(tmp_path):
-    PersistentEpisodicReplayBuffer(tmp_path, 20).close()
-    with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
-        PersistentReplayBuffer(tmp_path, 20)
+def test_a_directory_of_another_number_of_steps_is_refused(tmp_path):
+    PersistentReplayBuffer(tmp_path, 20).close()
     with pytest.raises(CheckpointError, match="has num_steps 1, expected 3"):
-        PersistentReplayBuffer(tmp_path.with_name("n"), 20).close()
-        PersistentReplayBuffer(tmp_path.with_name("n"), 20, num_steps=3)
+        PersistentReplayBuffer(tmp_path, 20, num_steps=3)
 
 
 def test_a_read_only_directory_is_refused(tmp_path, monkeypatch):
@@ -493,40 +517,6 @@ def test_a_file_of_pfrl_fills_the_directory(tmp_path):
 
 
 # In company
-
-
-AGENTS = """
-    import sys
-    sys.path[:0] = {path!r}
-    from test_persistent import train
-    print(*train({folder!r} + "False", False), *train({folder!r} + "True", True))
-"""
-
-
-def train(folder: str, recurrent: bool) -> tuple[int, bool]:
-    """Items held at the beginning, and whether an agent has learnt from the buffer during 40 steps."""
-    torch.manual_seed(0)
-    make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
-    with make(folder, 100) as buffer:
-        held = len(buffer)
-        agent = make_agent(recurrent=recurrent, replay_buffer=buffer)
-        for step in range(40):
-            agent.act(np.full(5, step % 8, np.float32))
-            agent.observe(np.full(5, step % 8 + 1, np.float32), 1.0, step % 8 == 7, False)
-        return held, dict(agent.get_statistics())["n_updates"] > 0
-
-
-def test_agents_go_on_in_another_process(tmp_path):
-    folder = str(tmp_path / "b")
-    for recurrent in (False, True):
-        assert train(folder + str(recurrent), recurrent) == (0, True)
-    script = textwrap.dedent(AGENTS).format(path=[str(Path(__file__).parent), *sys.path], folder=folder)
-    told = subprocess.run(
-        [sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=2 * PATIENCE
-    )
-    assert told.stdout.split() == ["40", "True", "40", "True"], told.stderr
-    with PersistentEpisodicReplayBuffer(folder + "True", 100) as buffer:
-        assert len(buffer) == 80
 
 
 RANKS = """

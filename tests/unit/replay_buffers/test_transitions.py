@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 from buffer_parts import append, filled
 
-from pfrl_like.replay_buffers import (
-    HindsightReplayBuffer,
-    PersistentEpisodicReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like.replay_buffers import HindsightReplayBuffer, PrioritizedEpisodicReplayBuffer, ReplayBuffer
 
 
 def test_the_priority_function_of_an_episode_may_change_its_steps():
@@ -165,10 +160,3 @@ def test_what_a_hindsight_buffer_draws_is_read_only_and_its_memory_is_not():
 def test_a_hindsight_buffer_refuses_what_it_would_not_have_stored(changes, message):
     with pytest.raises(ValueError, match=message):
         hindsight().memory[0][0].update(changes)
-
-
-def test_a_persistent_buffer_of_episodes_refuses(tmp_path):
-    with PersistentEpisodicReplayBuffer(tmp_path, 10) as buffer:
-        append(buffer, 0, terminal=True)
-        with pytest.raises(TypeError, match="cannot set \\['reward'\\] .* written once"):
-            buffer.sample_episodes(1)[0][0]["reward"] = 1.0

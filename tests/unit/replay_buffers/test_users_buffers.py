@@ -2,7 +2,9 @@
 
 import collections
 import functools
+import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 from torch import nn
 
 from pfrl_like.agents import DQN
+from pfrl_like.errors import CheckpointError
 from pfrl_like.explorers import Greedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -20,6 +23,7 @@ from pfrl_like.replay_buffers import (
     PrioritizedEpisodicReplayBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
+    prune,
 )
 
 
@@ -151,19 +155,6 @@ def test_an_append_of_a_subclass_is_what_agents_call(base, tmp_path):
     buffer = HalfRewards(str(tmp_path), 100) if base is PersistentReplayBuffer else HalfRewards(100)
     train(agent_with(buffer))
     assert sorted(item[0]["reward"] for item in buffer.sample(8)) == [i / 2 for i in range(8)]
-
-
-def test_a_sample_of_a_subclass_is_what_agents_learn_from():
-    class Newest(ReplayBuffer):
-        def sample(self, n):
-            drawn.append(n)
-            return self.memory[-n:]
-
-    drawn = []
-    buffer = Newest(100)
-    train(agent_with(buffer))
-    assert drawn == [2] * 5
-    assert buffer.sample_batch(2).reward.tolist() == [6.0, 7.0]
 
 
 def test_update_errors_of_a_subclass_is_called_and_may_go_on_to_the_librarys():
@@ -305,3 +296,26 @@ def test_a_mix_in_behind_the_buffer_changes_nothing():
         pass
 
     assert Behind.sample_batch is ReplayBuffer.sample_batch
+
+
+def test_a_users_buffer_is_saved_whole(tmp_path):
+    class Saving(Plain):
+        def save(self, filename):
+            Path(filename).write_text(json.dumps(self.items))
+
+        def load(self, filename):
+            self.items = json.loads(Path(filename).read_text())
+
+    buffer, loaded = Saving(), Saving()
+    buffer.append(1, 0, 1.0)
+    first = buffer.save_increment(tmp_path)
+    buffer.append(2, 0, 2.0)
+    second = buffer.save_increment(tmp_path, first)
+    loaded.load_increment(tmp_path, second)
+    assert loaded.items == buffer.items
+    prune(tmp_path, [second])
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        loaded.load_increment(tmp_path, first)
+    (tmp_path / second["table"]["name"]).write_text("[1, 3]")
+    with pytest.raises(CheckpointError, match="damaged"):
+        loaded.load_increment(tmp_path, second)

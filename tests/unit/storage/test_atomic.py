@@ -53,17 +53,6 @@ def test_a_missing_directory_is_named(tmp_path: Path) -> None:
         atomic_write(tmp_path / "absent" / "a.txt", b"x")
 
 
-def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    atomic_write(tmp_path / "a.txt", b"old")
-    monkeypatch.setattr(os, "write", full)
-    with pytest.raises(CheckpointError, match=r"a\.txt: cannot be written: No space left"):
-        atomic_write(tmp_path / "a.txt", b"new")
-    assert (tmp_path / "a.txt").read_bytes() == b"old"
-
-
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:3]))

@@ -5,9 +5,7 @@ import json
 import os
 import re
 import shutil
-import stat
 import subprocess
-import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -52,13 +50,6 @@ def edit(folder: Path, change: Any, manifest: str = "manifest.json") -> None:
     fields = json.loads((folder / manifest).read_text())
     change(fields)
     (folder / manifest).write_text(json.dumps(fields))
-
-
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
-    save(tmp_path / "new" / "agent", 1)
-    snapshot = load_directory(tmp_path / "new" / "agent")
-    assert number_of(snapshot) == 1
-    assert snapshot.keys == ["model.pt", "inner.model.pt"]
 
 
 def test_the_manifest_says_what_the_directory_is(tmp_path: Path) -> None:
@@ -264,25 +255,22 @@ DAMAGE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("kind", [kind for kind in DAMAGE if kind != "changed"])
-def test_without_a_usable_manifest_the_one_before_is_used_with_a_warning(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        *(("manifest", kind) for kind in DAMAGE if kind != "changed"),
+        *((key, kind) for key in ("model.pt", "state.json") for kind in ("missing", "cut", "changed", "link")),
+    ],
+)
+def test_with_a_damaged_file_the_whole_save_before_is_used_with_a_warning(file: str, kind: str, tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2)
-    before = (tmp_path / "manifest.json").read_bytes()
-    DAMAGE[kind](tmp_path / "manifest.json")
-    assert kind in ("missing", "link", "directory") or (tmp_path / "manifest.json").read_bytes() != before
-    with pytest.warns(UserWarning, match=r"the last save is not usable \(.*manifest\.json.*; using the one before it"):
-        assert load(tmp_path) == 1
-
-
-@pytest.mark.parametrize("key", ["model.pt", "state.json"])
-@pytest.mark.parametrize("kind", ["missing", "cut", "changed", "link"])
-def test_a_damaged_file_makes_its_whole_save_unusable(kind: str, key: str, tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    save(tmp_path, 2)
-    path = named(tmp_path)[key]
+    path = tmp_path / "manifest.json" if file == "manifest" else named(tmp_path)[file]
+    before = path.read_bytes()
     DAMAGE[kind](path)
-    with pytest.warns(UserWarning, match=re.escape(path.name)):
+    assert kind in ("missing", "link", "directory") or path.read_bytes() != before
+    message = rf"the last save is not usable \(.*{re.escape(path.name)}.*; using the one before it"
+    with pytest.warns(UserWarning, match=message):
         assert load(tmp_path) == 1
 
 
@@ -383,39 +371,6 @@ def test_a_copy_that_cannot_be_renewed_is_an_error_after_a_complete_save(tmp_pat
     with pytest.raises(CheckpointError, match="could not be renewed, the save itself is complete"):
         save(tmp_path, 2)
     assert load(tmp_path) == 2
-
-
-def test_everything_is_on_the_disk_before_the_manifest_names_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A model of a disk that keeps only what was synced: at the commit, the manifest's files are among it."""
-    synced: set[int] = set()
-    names_synced = threading.Event()
-    fsync, replace = os.fsync, os.replace
-    commits = []
-
-    def record_fsync(descriptor: int) -> None:
-        status = os.fstat(descriptor)
-        synced.add(status.st_ino)
-        if stat.S_ISDIR(status.st_mode):
-            names_synced.set()
-        fsync(descriptor)
-
-    def record_replace(source: str, target: str) -> None:
-        if os.path.basename(target) == "manifest.json":
-            fields = json.loads(Path(source).read_text())
-            files = [tmp_path / entry["name"] for entry in fields["files"].values()]
-            commits.append(names_synced.is_set() and all(path.stat().st_ino in synced for path in files))
-            assert os.stat(source).st_ino in synced
-        elif re.search(r"-[0-9a-f]{8}\.\w+$", target):
-            names_synced.clear()
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(os, "replace", record_replace)
-    save(tmp_path, 1)
-    save(tmp_path, 2)
-    assert commits == [True, True]
 
 
 def test_saves_of_several_threads_do_not_mix(tmp_path: Path) -> None:

@@ -16,9 +16,6 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many, plain_tensors, tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 
-DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-DTYPES += ["uint8", "int8", "int16", "int32", "int64", "bool"]
-
 
 def round_trip(value: Any, folder: Path) -> Any:
     path = folder / "file.pt"
@@ -26,8 +23,8 @@ def round_trip(value: Any, folder: Path) -> Any:
     return load_tensors(str(path))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_comes_back(dtype: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex64", "complex128"])
+def test_dtypes_that_numpy_lacks_or_few_have_come_back(dtype: str, tmp_path: Path) -> None:
     value = torch.tensor([[0, 1, 2], [3, 4, 5]]).to(getattr(torch, dtype))
     loaded = round_trip({"x": value}, tmp_path)["x"]
     assert loaded.dtype == value.dtype
