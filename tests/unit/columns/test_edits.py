@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfrl_like.columns import Columns, edit
-from pfrl_like.columns.segments import apply_patch, changed_since, dump_patch
+from pfrl_like.columns.segments import apply_patch, dump_patch
 
 
 def vector(i):
@@ -122,24 +122,6 @@ def test_the_frames_of_a_changed_stack_are_not_kept_as_objects():
     gc.collect()
     assert not gone.alive
     assert (columns.transitions(np.array([row]))[0]["state"] == 99).all()
-
-
-def test_a_patch_holds_what_has_changed_since():
-    columns, rows = chain(4)
-    copy, same_rows = chain(4)
-    edit(columns, rows[0], {"action": 7}, 1)
-    edit(columns, rows[1], {"state": vector(50)}, 1)
-    edit(columns, rows[2], {"next_state": None, "reward": 9.0}, 1)
-    rows, same_rows = np.array(rows), np.array(same_rows)
-    assert changed_since(columns, rows, 1).tolist() == [
-        [False, False, False], [True, False, False], [False, True, True], [False, False, False],
-    ]  # fmt: skip
-    patch = dump_patch(columns, rows, np.zeros(4, np.int64))
-    assert (len(patch["patch/reward"]), len(patch["patch/state/0/data"])) == (2, 1)
-    apply_patch(copy, same_rows, patch)
-    assert str(copy.transitions(same_rows)) == str(columns.transitions(rows))
-    assert n_observations(copy) == n_observations(columns)
-    assert dump_patch(columns, rows, np.full(4, 3)) == {}
 
 
 @pytest.mark.parametrize(

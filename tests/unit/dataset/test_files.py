@@ -278,13 +278,6 @@ def test_no_file_is_written_that_would_hold_no_row(tmp_path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_file_that_may_take_less_is_not_called_damaged(name: str, tmp_path) -> None:
-    numbered().dump(tmp_path / name)
-    with pytest.raises(CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=10 it may take"):
-        MDPDataset.load(tmp_path / name, max_bytes=10)
-
-
 @pytest.mark.parametrize("load", [MDPDataset.load, MDPDataset.load_minari])
 def test_a_bound_that_is_no_number_is_refused_before_anything_is_read(load, tmp_path) -> None:
     with pytest.raises(TypeError, match=r"max_bytes is '10' \(str\), expected an integer"):

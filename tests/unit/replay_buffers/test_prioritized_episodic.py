@@ -36,13 +36,6 @@ def numbers(episodes):
     return [episode[0]["state"][0] for episode in episodes]
 
 
-def test_update_errors_writes_to_the_last_sample_in_its_order():
-    buffer = buffer_of([1, 1, 1], alpha=1.0, eps=0.0)
-    episodes, _ = buffer.sample_episodes(3)
-    buffer.update_errors([10.0 + number for number in numbers(episodes)])
-    assert priorities(buffer) == [10.0, 11.0, 12.0]
-
-
 def test_sample_draws_transitions_without_weights():
     buffer = proportional([1e9, 1.0])
     assert sorted(step["state"][0] for (step,) in buffer.sample(4)) == [0, 0, 1, 1]
@@ -57,14 +50,6 @@ def test_capacity_counts_transitions_and_drops_whole_episodes():
     assert buffer.capacity == 5 and len(buffer) == 4 and buffer.n_episodes == 2
     assert priorities(buffer) == [4.0, 4.0]
     assert sorted(numbers(buffer.sample_episodes(2)[0])) == [1.0, 2.0]
-
-
-def test_errors_of_episodes_dropped_meanwhile_are_skipped():
-    buffer = buffer_of([2, 2], capacity=4, alpha=1.0, eps=0.0)
-    batch = buffer.sample_sequences(2)
-    append_episode(buffer, 2, 2)
-    buffer.update_priorities(batch.index, batch.index + 5.0)
-    assert priorities(buffer) == [6.0, 1.0]
 
 
 def test_default_priority_func_gives_the_priority_of_a_new_episode_of_its_transitions():
@@ -118,12 +103,6 @@ def test_return_sample_weights_false_gives_the_episodes_alone():
     assert sorted(numbers(buffer.sample_episodes(2))) == [0.0, 1.0]
     batch = buffer.sample_sequences(2)
     assert batch.weight is None and sorted(batch.index.tolist()) == [0, 1]
-
-
-def test_betasteps_draws_take_beta_from_beta0_to_one():
-    buffer = proportional([1.0, 4.0], beta0=0.5, betasteps=1, wait_priority_after_sampling=False)
-    lightest = [min(buffer.sample_episodes(2)[1]) for _ in range(3)]
-    assert lightest == [0.5, 0.25, 0.25]
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

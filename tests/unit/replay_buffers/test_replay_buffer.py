@@ -81,12 +81,15 @@ def test_numbers_may_be_numpys(kind):
     assert len(buffer.sample(np.int64(2))) == len(buffer.sample_batch(np.int64(2))) == 2
 
 
-def test_its_own_source_of_randomness_leaves_the_global_one_alone():
-    buffers = [filled(100, rng=np.random.default_rng(7)) for _ in range(2)]
+@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer, EpisodicReplayBuffer])
+def test_its_own_source_of_randomness_leaves_the_global_one_alone(kind):
+    buffers = [filled(100, kind=kind, rng=np.random.default_rng(7)) for _ in range(2)]
     np.random.seed(3)
     expected = np.random.random()
     np.random.seed(3)
-    draws = [buffer.sample_batch(8).index.tolist() for buffer in buffers]
+    for buffer in buffers:
+        buffer.stop_current_episode()
+    draws = [(buffer.sample_batch(8).index.tolist(), rewards(buffer.sample(8))) for buffer in buffers]
     assert np.random.random() == expected
     assert draws[0] == draws[1]
 

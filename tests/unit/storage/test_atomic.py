@@ -18,27 +18,6 @@ from pfrl_like.storage.atomic import atomic_write, directory_lock, make_director
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX files")
 
 
-def write_half_and_fail(file: BinaryIO) -> None:
-    file.write(b"half of")
-    raise RuntimeError("no more")
-
-
-def test_a_function_writes_piece_by_piece(tmp_path: Path) -> None:
-    def write(file: BinaryIO) -> None:
-        for piece in (b"one ", memoryview(b"two "), bytearray(b"three")):
-            file.write(piece)
-
-    atomic_write(tmp_path / "a.txt", write)
-    assert (tmp_path / "a.txt").read_bytes() == b"one two three"
-
-
-def test_a_failing_writer_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
-    atomic_write(tmp_path / "a.txt", b"old")
-    with pytest.raises(CheckpointError, match=r"a\.txt: cannot be written: RuntimeError: no more"):
-        atomic_write(tmp_path / "a.txt", write_half_and_fail)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a.txt": b"old"}
-
-
 def test_an_interrupt_passes_unchanged_and_leaves_nothing(tmp_path: Path) -> None:
     def interrupt(file: BinaryIO) -> None:
         raise KeyboardInterrupt
