@@ -75,18 +75,6 @@ def test_the_contracts_of_replay_buffers_are_kept(num_steps, strategy):
     check_replay_buffer(functools.partial(OfGoals, num_steps=num_steps, strategy=strategy, terminated_fn=never))
 
 
-def test_columns_of_several_environments_are_stored_in_one_call():
-    buffer = HindsightReplayBuffer(None, reward_fn, n_goals=ALWAYS, strategy="final")
-    for t in range(3):
-        obs, next_obs = (
-            {key: np.stack([obs_of(i)[key], obs_of(100 + i)[key]]) for key in obs_of(0)} for i in (t, t + 1)
-        )
-        buffer.append_batch(obs, np.zeros(2), np.zeros(2), next_obs, [False, False], [t == 2, t == 2])
-    batch = buffer.sample_batch(6)
-    goal = torch.where(batch.obs["observation"] < 50, 3.0, 103.0).expand(6, 2)
-    assert torch.equal(batch.obs["desired_goal"], goal)
-
-
 def test_reward_fn_is_told_the_further_columns_of_its_steps():
     seen = []
 

@@ -109,13 +109,14 @@ def test_what_left_before_a_kill_is_not_counted(tmp_path):
         assert rewards(buffer) == list(range(33, 45))
 
 
-def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
+def telling(monkeypatch, change):
+    """Let states be written whose headers are changed."""
     begin = LogDirectory.begin
-    monkeypatch.setattr(
-        LogDirectory,
-        "begin",
-        lambda log, header, *rest: begin(log, {k: v for k, v in header.items() if k != "capacity"}, *rest),
-    )
+    monkeypatch.setattr(LogDirectory, "begin", lambda log, header, *rest: begin(log, change(header), *rest))
+
+
+def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
+    telling(monkeypatch, lambda header: {key: header[key] for key in header if key != "capacity"})
     with PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 40)
     with pytest.warns(UserWarning, match="30 of 40 transitions"), PersistentReplayBuffer(tmp_path, 10) as buffer:
@@ -135,13 +136,10 @@ def test_a_warning_that_is_an_error_leaves_the_rows_which_larger_capacities_take
 
 @pytest.mark.parametrize("capacity", [0, -3, True, "many", 2.5])
 def test_a_capacity_that_cannot_be_is_damage(tmp_path, monkeypatch, capacity):
-    begin = LogDirectory.begin
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+    with monkeypatch.context() as patch, PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 5)
-        monkeypatch.setattr(
-            LogDirectory, "begin", lambda log, header, *rest: begin(log, {**header, "capacity": capacity}, *rest)
-        )
-    monkeypatch.undo()
+        telling(patch, lambda header: header | {"capacity": capacity})
+        buffer.close()
     with pytest.raises(CheckpointError, match="is damaged: its capacity is"):
         PersistentReplayBuffer(tmp_path, 50)
 

@@ -2,7 +2,6 @@
 
 import os
 import socket
-import stat
 import subprocess
 import sys
 import time
@@ -43,29 +42,6 @@ def test_bytes_that_did_not_arrive_fail_the_write(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "write", lambda descriptor, data: len(data))
     with pytest.raises(CheckpointError, match=r"10 bytes were written, 0 arrived"):
         atomic_write(tmp_path / "a.txt", b"0123456789")
-
-
-def test_data_is_synced_before_the_rename_and_the_directory_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls = []
-    fsync, replace = os.fsync, os.replace
-
-    def record_fsync(descriptor: int) -> None:
-        calls.append("fsync directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "fsync file")
-        fsync(descriptor)
-
-    def record_replace(source: str, target: str) -> None:
-        calls.append("replace")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(os, "replace", record_replace)
-    atomic_write(tmp_path / "a.txt", b"new")
-    assert calls == ["fsync file", "replace", "fsync directory"]
-    calls.clear()
-    atomic_write(tmp_path / "a.txt", b"newer", durable=False)
-    assert calls == ["replace"]
 
 
 @posix
