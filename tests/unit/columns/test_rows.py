@@ -19,10 +19,3 @@ def test_new_rows_are_zero_and_none():
     rows.reserve(5000)
     assert not numbers.any()
     assert set(objects.tolist()) == {None}
-
-
-def test_images_grow_in_small_steps():
-    rows = Rows()
-    rows.array((84, 84), np.uint8)
-    rows.take(2000)
-    assert rows.nbytes < 1.02 * 2000 * 84 * 84

@@ -85,15 +85,8 @@ def test_transitions_of_ones_own_make_the_same_minibatch() -> None:
         own.append(Transition((3, 8, 8), 1, *values, prev_transition=own[-1] if own else None))
     assert own[0].next_transition is own[1] and own[2].prev_transition is own[1]
     one, other = TransitionMiniBatch(dataset[0].transitions, 2), TransitionMiniBatch(own, n_frames=2)
-    for name in (
-        "observations",
-        "next_observations",
-        "actions",
-        "next_actions",
-        "rewards",
-        "next_rewards",
-        "terminals",
-    ):
+    names = "observations next_observations actions next_actions rewards next_rewards terminals"
+    for name in names.split():
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert other.size() == len(other) == 3 and other.rewards.shape == (3, 1) and other.transitions is own
 
@@ -332,11 +325,6 @@ def test_double_precision_becomes_single_in_a_batch() -> None:
     batch = next_row(*ROWS).sample_batch(2, continuation=np.inf)
     assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}
     assert batch.continuation.next_obs.dtype == torch.float32
-
-
-def test_vectors_are_not_stacked() -> None:
-    batch = numbered([5]).sample_batch(4, n_frames=3)
-    assert batch.obs.shape == batch.next_obs.shape == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -52,13 +52,6 @@ def test_sequences_begin_only_where_a_state_is_held():
     assert {rewards(buffer.sample_episodes(1, 4))[0][0] for _ in range(100)} == begins
 
 
-def test_further_columns_come_for_every_row():
-    buffer = EpisodicReplayBuffer()
-    for t in range(3):
-        append(buffer, t, terminal=t == 2, action_mask=np.array([t == 0, True]))
-    assert buffer.sample_sequences(1).action_mask[:, 0].tolist() == [True, False, False]
-
-
 @pytest.mark.parametrize("method", ["sample_episodes", "sample_sequences"])
 @pytest.mark.parametrize(
     ("arguments", "message"), [((3,), "n_episodes: got 3, expected 0 to 2"), ((1, 0), "max_len: got 0")]

@@ -299,6 +299,23 @@ def test_a_disk_that_is_too_small_is_refused_at_the_first_step(tmp_path):
     assert len(buffer) == 0
 
 
+def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_path, monkeypatch):
+    buffer = fill(PersistentReplayBuffer(tmp_path, 20), 5)
+
+    def full(*arguments: Any) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pfrl_like.storage.journal.os.write", full)
+        with pytest.raises(CheckpointError, match="No space left"):
+            fill(buffer, 1, 5)
+    with pytest.raises(CheckpointError, match="cannot store any more since .*No space left"):
+        fill(buffer, 1, 5)
+    buffer.close()
+    with PersistentReplayBuffer(tmp_path, 20) as buffer:
+        assert rewards(buffer) == list(range(5))
+
+
 WAITING = {
     "save_increment": lambda buffer, folder: buffer.save_increment(folder),
     "state_dict": lambda buffer, folder: buffer.state_dict(),

@@ -93,16 +93,13 @@ def test_every_flipped_byte_is_noticed(path: Path) -> None:
             read_arrays(path)
 
 
-def test_every_cut_is_noticed(path: Path) -> None:
+def test_what_is_cut_or_longer_is_noticed(path: Path) -> None:
     write_arrays(path, {"a": 1}, {"x": np.arange(5)})
     content = path.read_bytes()
-    for length in range(0, len(content), 3):
-        path.write_bytes(content[:length])
+    for other in (*(content[:length] for length in range(0, len(content), 3)), content + b"\0"):
+        path.write_bytes(other)
         with pytest.raises(CheckpointError):
             read_arrays(path)
-    path.write_bytes(content + b"\0")
-    with pytest.raises(CheckpointError, match="cut off or damaged"):
-        read_arrays(path)
 
 
 READABLE = ("no column that is asked for", "long double")

@@ -364,15 +364,6 @@ def test_what_cannot_be_saved_or_read_again_leaves_the_old_save(
     assert sorted(tmp_path.iterdir()) == before and load(tmp_path) == 1
 
 
-def test_a_copy_that_cannot_be_renewed_is_an_error_after_a_complete_save(tmp_path: Path) -> None:
-    save(tmp_path, 1)
-    (tmp_path / "model.pt").unlink()
-    (tmp_path / "model.pt").mkdir()
-    with pytest.raises(CheckpointError, match="could not be renewed, the save itself is complete"):
-        save(tmp_path, 2)
-    assert load(tmp_path) == 2
-
-
 def test_saves_of_several_threads_do_not_mix(tmp_path: Path) -> None:
     def work(first: int) -> None:
         for number in range(first, first + 5):
