@@ -97,6 +97,10 @@ def link(path: Path) -> None:
     path.symlink_to(path.with_name("b"))
 
 
+def bind(path: Path) -> None:
+    socket.socket(socket.AF_UNIX).bind(path.name)
+
+
 @posix
 @pytest.mark.parametrize("make", [os.mkdir, link, os.mkfifo, bind, None])
 def test_only_plain_files_are_opened(make: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
