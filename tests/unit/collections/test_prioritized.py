@@ -54,6 +54,11 @@ def test_initial_max_priority_is_that_of_the_first_items():
     assert probabilities[values.index("first")] == 0.75
 
 
+def test_capacity_drops_the_oldest_item():
+    buffer = buffer_of([1.0] * 5, capacity=3)
+    assert len(buffer) == 3 and sorted(buffer.sample(3)[0]) == [2, 3, 4]
+
+
 def test_popleft_of_an_empty_buffer_is_refused_and_leaves_it_usable():
     buffer = PrioritizedBuffer()
     with pytest.raises(IndexError):
