@@ -28,24 +28,10 @@ def test_uniform_ratio_mixes_the_probabilities():
     assert min_probability == pytest.approx(0.175)
 
 
-def test_uniform_ratio_one_draws_light_items_as_often_as_heavy_ones():
-    buffer = buffer_of([1e9, 1.0, 1.0, 1.0], wait_priority_after_sampling=False)
-    counts = np.bincount([buffer.sample(1, uniform_ratio=1.0)[0][0] for _ in range(2000)], minlength=4)
-    assert (np.abs(counts / 2000 - 0.25) < 5 * np.sqrt(0.25 * 0.75 / 2000)).all()
-
-
 @pytest.mark.parametrize("ratio", [-0.1, 1.5, float("nan")])
 def test_a_ratio_that_is_no_probability_is_refused(ratio):
     with pytest.raises(ValueError, match="uniform_ratio"):
         buffer_of([1.0]).sample(1, uniform_ratio=ratio)
-
-
-def test_priorities_set_after_a_sample_count_from_then_on():
-    buffer = buffer_of([1.0, 1.0, 1.0])
-    values, _, _ = buffer.sample(3)
-    buffer.set_last_priority([10.0 if value == 1 else 1.0 for value in values])
-    values, probabilities, _ = buffer.sample(3)
-    assert probabilities[values.index(1)] == pytest.approx(10 / 12)
 
 
 def test_new_items_get_the_largest_priority_so_far():
@@ -73,11 +59,6 @@ def test_capacity_drops_the_oldest_item():
     assert len(buffer) == 3 and sorted(buffer.sample(3)[0]) == [2, 3, 4]
 
 
-def test_popleft_returns_the_oldest_item():
-    buffer = buffer_of([1.0, 2.0])
-    assert buffer.popleft() == 0 and len(buffer) == 1
-
-
 def test_popleft_of_an_empty_buffer_is_refused_and_leaves_it_usable():
     buffer = PrioritizedBuffer()
     with pytest.raises(IndexError):
@@ -93,12 +74,6 @@ def test_sampling_again_before_the_priorities_are_set_is_refused():
         buffer.sample(1)
     buffer.set_last_priority([1.0])
     buffer.sample(1)
-
-
-def test_sampling_again_is_allowed_without_waiting():
-    buffer = buffer_of([1.0, 2.0], wait_priority_after_sampling=False)
-    buffer.sample(1)
-    assert len(buffer.sample(2)[0]) == 2
 
 
 def test_setting_priorities_without_a_sample_is_refused():
@@ -144,52 +119,19 @@ def test_an_impossible_priority_is_refused_before_anything_changes(priority):
     assert sorted(buffer.sample(2)[0]) == [0, 1]
 
 
-def test_a_priority_that_is_not_finite_has_an_error_of_its_own():
-    priorities = Priorities()
-    priorities.append()
-    with pytest.raises(NonFiniteError, match="priority holds nan"):
-        priorities.set([0], [np.nan])
-
-
-def test_a_number_that_no_item_has_had_is_refused():
-    priorities = Priorities()
-    priorities.append(2)
-    with pytest.raises(ValueError, match="index holds 2"):
-        priorities.update([2], [1.0])
-
-
-def test_different_lengths_are_refused():
+@pytest.mark.parametrize(
+    ("index", "values", "error", "message"),
+    [
+        ([0], [np.nan], NonFiniteError, "priority holds nan"),
+        ([2], [1.0], ValueError, "index holds 2"),
+        ([0, 1], [1.0], ValueError, r"\(2,\) and \(1,\)"),
+    ],
+)
+def test_what_cannot_be_priorities_of_items_is_refused(index, values, error, message):
     priorities = Priorities()
     priorities.append(2)
-    with pytest.raises(ValueError, match=r"\(2,\) and \(1,\)"):
-        priorities.update([0, 1], [1.0])
-
-
-def test_update_raises_the_largest_priority_and_set_does_not():
-    priorities = Priorities()
-    priorities.append(2)
-    priorities.set([0], [9.0])
-    assert priorities.max_priority == 1.0
-    priorities.update([1], [5.0])
-    assert priorities.max_priority == 5.0
-
-
-def test_items_appended_before_an_update_keep_the_largest_priority_of_their_time():
-    priorities = Priorities()
-    priorities.append(2)
-    priorities.update([0], [5.0])
-    priorities.append()
-    assert priorities.to_array().tolist() == [5.0, 1.0, 5.0]
-
-
-def test_priorities_are_rebuilt_from_their_array():
-    saved = Priorities()
-    saved.append(200)
-    saved.update([150, 199], [7.0, 0.5])
-    saved.popleft(140)
-    rebuilt = Priorities.from_array(saved.to_array(), saved.max_priority, saved.first)
-    assert rebuilt.to_array().tolist() == saved.to_array().tolist()
-    assert (rebuilt.first, rebuilt.end, rebuilt.max_priority) == (140, 200, 7.0)
+    with pytest.raises(error, match=message):
+        priorities.update(index, values)
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,8 @@
 import weakref
 
-import numpy as np
 import pytest
 
 from pfrl_like.collections import RandomAccessQueue
-
-
-def test_items_leave_in_the_order_in_which_they_came():
-    queue = RandomAccessQueue([1, 2])
-    queue.append(3)
-    assert [queue.popleft() for _ in range(3)] == [1, 2, 3]
-
-
-def test_index_counts_from_the_oldest_item():
-    queue = RandomAccessQueue("abc")
-    queue.popleft()
-    assert (queue[0], queue[1], queue[-1], queue[-2]) == ("b", "c", "c", "b")
 
 
 def test_assignment_replaces_an_item():
@@ -88,11 +75,6 @@ def test_sample_draws_distinct_items():
     queue = RandomAccessQueue("abcde")
     assert sorted(queue.sample(5)) == list("abcde")
     assert len(set(queue.sample(3))) == 3
-
-
-def test_sample_draws_from_the_given_source():
-    queue = RandomAccessQueue(range(1000))
-    assert queue.sample(4, np.random.default_rng(1)) == queue.sample(4, np.random.default_rng(1))
 
 
 def test_sample_of_more_than_there_is_is_refused():

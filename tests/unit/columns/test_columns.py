@@ -31,14 +31,6 @@ def test_the_next_observation_of_a_step_is_that_of_the_step_after():
     assert n_observations(columns) == 3
 
 
-def test_a_step_that_begins_elsewhere_gets_an_observation_of_its_own_and_is_still_the_successor():
-    columns = Columns()
-    first, second = append(columns, 0), append(columns, 5)
-    assert columns.next_row[first] != columns.obs_row[second]
-    assert columns.successor[first] == second
-    assert n_observations(columns) == 4
-
-
 def test_an_observation_is_compared_when_it_comes_not_when_it_was_made():
     columns, shared = Columns(), vector(1)
     columns.append(vector(0), 0, 0.0, shared, False, 0, {})
@@ -53,41 +45,6 @@ def test_nan_does_not_break_the_sharing_of_observations():
     columns.append(vector(0), 0, 0.0, odd, False, 0, {})
     columns.append(odd.copy(), 0, 0.0, vector(2), False, 0, {})
     assert n_observations(columns) == 3
-
-
-def test_environments_do_not_share_episodes():
-    columns = Columns()
-    first, second = append(columns, 0, env_id="a"), append(columns, 1, env_id="b")
-    assert columns.successor[first] == -1
-    assert columns.next_row[first] != columns.obs_row[second]
-
-
-def test_released_rows_are_used_again():
-    columns, held = Columns(), []
-    for i in range(2000):
-        held.append(append(columns, i))
-        if len(held) > 10:
-            columns.release(held.pop(0))
-    assert columns.steps.size < 2000
-    assert n_observations(columns) == 11
-
-
-def test_a_running_episode_goes_on_after_its_newest_step_was_released():
-    columns = Columns()
-    columns.release(append(columns, 0))
-    second = append(columns, 1)
-    assert columns.obs_row[second] > 0
-    assert n_observations(columns) == 2
-    columns.release(second)
-    columns.end(0)
-    assert n_observations(columns) == 0
-
-
-def test_an_observation_that_no_step_takes_up_is_freed():
-    columns = Columns()
-    columns.release(append(columns, 0))
-    append(columns, 5)
-    assert n_observations(columns) == 2
 
 
 @pytest.mark.parametrize(
@@ -149,20 +106,11 @@ def test_an_extra_that_would_hide_a_field_is_refused(name):
     ],
 )
 def test_a_bad_row_among_several_is_refused_and_none_stored(changed, message):
-    columns = Columns()
-    arguments = dict(
-        obs=[vector(0), vector(1)],
-        action=[0, 1],
-        reward=[0.0, 1.0],
-        next_obs=[vector(1), vector(2)],
-        terminal=np.zeros(2, bool),
-        env_ids=[0, 1],
-        extra={},
-    )
+    obs, columns = [vector(0), vector(1)], Columns()
+    arguments = dict(obs=obs, action=[0, 1], reward=[0.0, 1.0], next_obs=obs, terminal=np.zeros(2, bool))
     with pytest.raises(ValueError, match=message):
-        columns.append_many(**(arguments | changed))
-    assert not columns.running
-    assert columns.obs is None
+        columns.append_many(**(arguments | {"env_ids": [0, 1], "extra": {}} | changed))
+    assert not columns.running and columns.obs is None
 
 
 def test_integers_and_observations_keep_their_dtype_and_rewards_are_floats():
@@ -223,14 +171,6 @@ def test_a_step_that_is_not_terminal_and_has_no_next_observation_cannot_be_learn
         batch_of(columns, [1])
 
 
-def test_a_terminal_step_without_next_observation_stands_in_with_its_own():
-    columns = Columns()
-    columns.append(vector(4), 0, 0.0, None, True, 0, {})
-    batch = batch_of(columns, [1])
-    assert batch.next_obs.tolist() == [[4.0] * 3]
-    assert batch.discount.tolist() == [0.0]
-
-
 def test_objects_come_back_as_lists():
     columns = Columns()
     thing, other = object(), object()
@@ -239,41 +179,11 @@ def test_objects_come_back_as_lists():
     assert (batch.obs, batch.action, batch.next_obs) == ([thing], ["left"], [other])
 
 
-def test_nested_observations_come_back_nested():
-    columns = Columns()
-    obs = {"camera": np.zeros((2, 2), np.uint8), "state": (np.float32(1), vector(2))}
-    columns.append(obs, 0, 0.0, obs, False, 0, {})
-    batch = batch_of(columns, [1, 1])
-    assert batch.obs["camera"].shape == (2, 2, 2)
-    assert batch.obs["state"][1].tolist() == [[2.0] * 3] * 2
-    assert n_observations(columns) == 2
-
-
-def test_gamma_may_change_from_batch_to_batch():
-    columns = Columns()
-    append(columns, 1)
-    assert [batch_of(columns, [1], gamma=gamma).discount.item() for gamma in (0.5, 1.0, 0.0)] == [0.5, 1.0, 0.0]
-
-
 def test_a_batch_is_fresh_memory():
     columns = Columns()
     append(columns, 1)
     batch_of(columns, [1]).obs.zero_()
     assert batch_of(columns, [1]).obs.tolist() == [[1.0] * 3]
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([1, 2], [1, 2]),
-        ((1, 2), [1, 2]),
-        (np.array([1, 2]), [1, 2]),
-        ({"a": [1, 2], "b": np.array([3, 4])}, [{"a": 1, "b": 3}, {"a": 2, "b": 4}]),
-        (([1, 2], [3, 4], [5, 6]), [(1, 3, 5), (2, 4, 6)]),
-    ],
-)
-def test_rows_are_found_in_lists_arrays_and_nests_of_stacks(values, expected):
-    assert rows_of(values, 2, "obs") == expected
 
 
 @pytest.mark.parametrize("values", [3, [1], {"a": [1]}])

@@ -3,11 +3,10 @@ import weakref
 
 import numpy as np
 import pytest
-import torch
 
 from pfrl_like.columns.field import Field
 from pfrl_like.columns.frames import FrameLeaf, frame_leaf
-from pfrl_like.columns.leaves import Rows, to_tensors
+from pfrl_like.columns.leaves import Rows
 from pfrl_like.replay_buffers import ReplayBuffer
 
 
@@ -63,14 +62,6 @@ def test_an_episode_of_stacks_is_stored_as_its_frames():
         np.testing.assert_array_equal(item[0]["next_state"], next_obs)
 
 
-def test_a_stack_that_does_not_continue_is_stored_whole():
-    observations = stacks(5)
-    observations[3] = np.stack([image(90 + i) for i in range(4)])
-    buffer = filled(observations)
-    np.testing.assert_array_equal(buffer.memory[3][0]["state"], observations[3])
-    np.testing.assert_array_equal(buffer.memory[2][0]["next_state"], observations[3])
-
-
 def test_a_stack_in_which_one_old_frame_changed_is_stored_right():
     observations = stacks(4)
     changed = observations[2].copy()
@@ -86,14 +77,6 @@ def test_an_array_changed_by_its_owner_later_does_not_change_the_store():
     kept = obs[1].copy()
     obs[1][:] = 0
     np.testing.assert_array_equal(buffer.memory[0][0]["next_state"], kept)
-
-
-def test_frames_go_when_no_stack_shows_them():
-    buffer = ReplayBuffer(capacity=10)
-    observations = stacks(100)
-    for obs, next_obs in zip(observations, observations[1:], strict=False):
-        buffer.append(obs, 0, 0.0, next_obs)
-    assert n_frames(buffer) == 10 + 4
 
 
 @pytest.mark.parametrize(
@@ -169,21 +152,6 @@ def test_an_atari_transition_takes_at_most_7300_bytes():
     assert buffer.nbytes <= 7300 * 3000
 
 
-def test_dump_and_restore_keep_every_stack():
-    observations = stacks(6)
-    rows = Rows()
-    field = Field.like(rows, observations[0], strict=True, frames=True)
-    at = rows.take(6)
-    for i, (row, obs) in enumerate(zip(at.tolist(), observations, strict=True)):
-        field.put(row, [obs], like=int(at[i - 1]) if i else 0)
-    header, arrays = field.dump(at[2:], "obs")
-    other = Rows()
-    to = other.take(4)
-    restored = Field.from_spec(other, header).fill(arrays, "obs", to)
-    np.testing.assert_array_equal(restored.build(to_tensors(restored.jobs(to), "cpu")), np.stack(observations[2:]))
-    assert arrays["obs/0/frames"].shape == (6, 16, 16)  # frames 0 to 5; those before the first are repeated
-
-
 def test_frame_numbers_out_of_range_are_refused():
     rows = Rows()
     field = Field.like(rows, stacks(1)[0], strict=True, frames=True)
@@ -193,10 +161,3 @@ def test_frame_numbers_out_of_range_are_refused():
     arrays["obs/0/index"][0, 0] = 7
     with pytest.raises(ValueError, match="frame numbers"):
         Field.from_spec(Rows(), header).fill(arrays, "obs", np.array([0]))
-
-
-def test_a_batch_of_stacks_is_fresh_memory():
-    buffer = filled(stacks(5))
-    batch = buffer.sample_batch(4)
-    batch.obs.zero_()
-    assert torch.count_nonzero(buffer.sample_batch(4).obs) > 0

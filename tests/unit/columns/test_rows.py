@@ -3,16 +3,6 @@ import numpy as np
 from pfrl_like.columns.leaves import Rows
 
 
-def test_row_zero_is_never_handed_out():
-    assert Rows().take(1000).min() == 1
-
-
-def test_new_rows_come_in_rising_order():
-    rows = Rows()
-    assert rows.take(5).tolist() == [1, 2, 3, 4, 5]
-    assert rows.take(2).tolist() == [6, 7]
-
-
 def test_growing_keeps_what_is_stored():
     rows = Rows()
     array = rows.array((2,), np.int64)
@@ -29,10 +19,3 @@ def test_new_rows_are_zero_and_none():
     rows.reserve(5000)
     assert not numbers.any()
     assert set(objects.tolist()) == {None}
-
-
-def test_images_grow_in_small_steps():
-    rows = Rows()
-    rows.array((84, 84), np.uint8)
-    rows.take(2000)
-    assert rows.nbytes < 1.02 * 2000 * 84 * 84

@@ -20,14 +20,6 @@ def made(env_ids=("a",)):
     return columns, np.array(rows)
 
 
-def test_the_header_is_json_and_the_steps_come_in_the_order_asked_for():
-    columns, rows = made()
-    header, arrays = dump(columns, rows[::-1])
-    again = restore(json.loads(json.dumps(header)), arrays)
-    expected, got = columns.transitions(rows[::-1]), again.transitions(np.arange(1, 5))
-    assert str(got) == str(expected)
-
-
 @pytest.mark.parametrize("env_id", [0, "north", (1, "a"), -3])
 def test_names_of_environments_come_back(env_id):
     header, arrays = dump(*made([env_id]))
@@ -40,13 +32,6 @@ def test_names_that_json_cannot_hold_go_into_an_array_of_objects():
     header, arrays = dump(*made([env_id]))
     assert arrays["env_ids"].dtype == object
     assert list(restore(header, arrays).running) == [env_id]
-
-
-def test_only_rows_in_use_are_dumped():
-    columns, rows = made()
-    columns.release(rows[0])
-    header, arrays = dump(columns, rows[1:])
-    assert len(arrays["obs/0/data"]) == header["n_obs"] == 4
 
 
 @pytest.mark.parametrize(

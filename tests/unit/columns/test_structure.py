@@ -2,7 +2,7 @@ import pytest
 
 from pfrl_like.columns import Columns
 from pfrl_like.columns.field import Field
-from pfrl_like.columns.structure import flatten, from_json, structure_of, to_json, unflatten
+from pfrl_like.columns.structure import flatten, from_json, structure_of, to_json
 
 NEST = {"camera": (1, [2, 3]), "speed": 4.0}
 
@@ -25,11 +25,6 @@ def test_leaves_are_named_by_their_path():
 def test_the_order_of_keys_does_not_matter():
     structure, _ = structure_of({"a": 1, "b": 2})
     assert [leaf for _, leaf in flatten({"b": 20, "a": 10}, structure, "obs")] == [10, 20]
-
-
-def test_unflatten_undoes_structure_of():
-    structure, leaves = structure_of(NEST)
-    assert unflatten(leaves, structure) == NEST
 
 
 def test_a_structure_survives_json():

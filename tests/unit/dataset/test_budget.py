@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.flat import FLOOR, RATIO, Budget
@@ -23,7 +24,9 @@ def test_what_is_taken_is_no_longer_left() -> None:
 @pytest.mark.parametrize("name", ["data.npz", "data.h5"])
 def test_who_trusts_a_file_says_how_much_it_may_take(name: str, tmp_path) -> None:
     rows = np.zeros((5, 100_000), np.float32)
-    MDPDataset(rows, rows[:, :1], rows[:, 0], rows[:, 0], reward_convention="next_row").dump(tmp_path / name)
-    with pytest.raises(CheckpointError, match="max_bytes"):
+    next_row(rows, rows[:, :1], rows[:, 0], rows[:, 0]).dump(tmp_path / name)
+    with pytest.raises(
+        CheckpointError, match=rf"{name}: \S+ announces \d+ bytes, and by max_bytes=1000000 it may take"
+    ):
         MDPDataset.load(tmp_path / name, max_bytes=1_000_000)
     assert MDPDataset.load(tmp_path / name, max_bytes=3_000_000).observations.shape == (5, 100_000)

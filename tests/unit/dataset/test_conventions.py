@@ -39,15 +39,6 @@ def test_the_warning_shows_both_readings_of_two_rows_and_the_argument() -> None:
     assert 'reward_convention="same_row"' in text and 'reward_convention="next_row"' in text
 
 
-def test_the_example_of_the_warning_is_right() -> None:
-    rows = np.zeros((2, 1)), [0, 1], [1.0, 5.0], [0, 1], True
-    paid = {
-        name: MDPDataset(*rows, reward_convention=name).to_arrays()["rewards"].tolist()
-        for name in ("next_row", "same_row")
-    }
-    assert paid == {"next_row": [5], "same_row": [1, 5]}
-
-
 @pytest.mark.parametrize("convention", ["next_row", "same_row"])
 def test_nothing_is_warned_of_that_was_named(convention: str, tmp_path: Any) -> None:
     def use() -> None:

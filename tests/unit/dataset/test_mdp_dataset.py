@@ -1,8 +1,11 @@
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from dataset_parts import next_row
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from pfrl_like.dataset import Episode, MDPDataset, Transition, TransitionMiniBatch
 from pfrl_like.errors import NonFiniteError
@@ -16,9 +19,7 @@ def numbered(lengths: list[int], terminated: list[bool] | None = None, **options
     for end, terminal in zip(ends, terminated or [True] * len(lengths), strict=True):
         (terminals if terminal else timeouts)[end] = 1
     row = np.arange(n, dtype=np.float32)
-    return MDPDataset(
-        row[:, None], -row[:, None], 2.0 * row, terminals, timeouts=timeouts, **options, reward_convention="next_row"
-    )
+    return next_row(row[:, None], -row[:, None], 2.0 * row, terminals, timeouts=timeouts, **options)
 
 
 def test_episodes_are_a_list() -> None:
@@ -47,9 +48,7 @@ def test_transitions_show_what_they_hold() -> None:
         "Transition(observation [1.], action [-1.], next_reward 4., next_observation [2.], terminal 1)"
     )
     observations = {"at": (np.arange(2), np.arange(4).reshape(2, 2)), "image": np.zeros((2, 3, 8, 8), np.uint8)}
-    dataset = MDPDataset(
-        observations, np.arange(2), np.array([0, 0.5]), np.zeros(2), discrete_action=True, reward_convention="next_row"
-    )
+    dataset = next_row(observations, np.arange(2), np.array([0, 0.5]), np.zeros(2), discrete_action=True)
     image = "'image': ndarray of shape (3, 8, 8), uint8"
     assert repr(dataset[0][0]) == (
         f"Transition(observation {{'at': (0, [0, 1]), {image}}}, action 0, next_reward 0.5, "
@@ -63,81 +62,31 @@ def test_transitions_show_what_they_hold() -> None:
 
 def test_arrays_are_not_copied() -> None:
     observations = np.zeros((4, 2), np.float32)
-    dataset = MDPDataset(
-        observations, np.zeros((4, 1)), np.zeros(4), np.array([0, 1, 0, 1]), reward_convention="next_row"
-    )
+    dataset = next_row(observations, np.zeros((4, 1)), np.zeros(4), np.array([0, 1, 0, 1]))
     assert np.shares_memory(dataset.observations, observations)
     assert np.shares_memory(dataset[1].observations, observations)
     assert np.shares_memory(dataset[1][0].observation, observations)
 
 
-def test_one_step_episodes_and_an_open_end_load() -> None:
-    dataset = MDPDataset(
-        np.zeros((5, 1)), np.zeros((5, 1)), np.arange(5.0), np.array([1, 1, 0, 0, 0]), reward_convention="next_row"
-    )
-    assert [len(episode) for episode in dataset] == [0, 0, 2]
-    assert [episode.terminated for episode in dataset] == [True, True, False]
-    assert dataset[0].compute_return() == 0 and dataset.timeouts.tolist() == [0, 0, 0, 0, 1]
-    assert dataset.sample_batch(2, 0.9).discount.tolist() == pytest.approx([0.9, 0.9])
-
-
-def test_a_timeout_is_bootstrapped_from_and_a_terminal_state_is_not() -> None:
-    batch = numbered([2, 2], [True, False]).batch(np.arange(2), gamma=0.5)
-    assert batch.discount.tolist() == [0, 0.5] and batch.next_obs.ravel().tolist() == [1, 3]
-
-
 def test_discrete_actions_are_counted_from_0() -> None:
-    dataset = MDPDataset(
-        np.zeros((3, 1)),
-        np.array([0, 3, 1]),
-        np.zeros(3),
-        np.array([0, 0, 1]),
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+    dataset = next_row(np.zeros((3, 1)), np.array([0, 3, 1]), np.zeros(3), np.array([0, 0, 1]), discrete_action=True)
     assert dataset.is_action_discrete() and dataset.get_action_size() == 4
     assert dataset[0][0].action == 0 and isinstance(dataset[0][1].action, int)
     assert dataset.sample_batch(2).action.dtype == torch.int64
     assert "action" not in dataset.compute_stats()
 
 
-def test_minibatches_stack_frames_of_their_episode() -> None:
-    images = np.arange(6 * 3 * 84 * 84, dtype=np.float32).reshape(6, 3, 84, 84)
-    dataset = MDPDataset(
-        images, np.zeros((6, 1)), np.zeros(6), np.array([0, 0, 0, 1, 0, 1]), reward_convention="next_row"
-    )
-    transitions = [*dataset[0], *dataset[1]]
-    batch = TransitionMiniBatch(transitions, n_frames=4)
-    assert batch.observations.shape == batch.next_observations.shape == (4, 12, 84, 84)
-    zero = np.zeros((3, 84, 84))
-    assert (batch.observations[1] == np.concatenate([zero, zero, images[0], images[1]])).all()
-    assert (batch.next_observations[2] == np.concatenate([images[0], images[1], images[2], images[3]])).all()
-    assert (batch.observations[3] == np.concatenate([zero, zero, zero, images[4]])).all()
-    assert (dataset.batch(np.arange(4), n_frames=4).next_obs.numpy() == batch.next_observations).all()
-    single = TransitionMiniBatch(transitions)
-    assert single.observations.shape == (4, 3, 84, 84)
-
-
 def test_transitions_of_ones_own_make_the_same_minibatch() -> None:
     images = np.random.default_rng(0).integers(0, 255, (4, 3, 8, 8), np.uint8)
-    dataset = MDPDataset(
-        images, np.arange(4.0)[:, None], np.arange(4.0), np.array([0, 0, 0, 1]), reward_convention="next_row"
-    )
+    dataset = next_row(images, np.arange(4.0)[:, None], np.arange(4.0), np.array([0, 0, 0, 1]))
     own: list[Transition] = []
     for t in dataset[0]:
         values = (t.observation, t.action, t.reward, t.next_observation, t.next_action, t.next_reward, t.terminal)
         own.append(Transition((3, 8, 8), 1, *values, prev_transition=own[-1] if own else None))
     assert own[0].next_transition is own[1] and own[2].prev_transition is own[1]
     one, other = TransitionMiniBatch(dataset[0].transitions, 2), TransitionMiniBatch(own, n_frames=2)
-    for name in (
-        "observations",
-        "next_observations",
-        "actions",
-        "next_actions",
-        "rewards",
-        "next_rewards",
-        "terminals",
-    ):
+    names = "observations next_observations actions next_actions rewards next_rewards terminals"
+    for name in names.split():
         assert np.array_equal(getattr(one, name), getattr(other, name)), name
     assert other.size() == len(other) == 3 and other.rewards.shape == (3, 1) and other.transitions is own
 
@@ -175,16 +124,7 @@ def test_what_does_not_fit_is_not_appended() -> None:
     with pytest.raises(ValueError, match="actions: got shape"):
         dataset.append(np.zeros((2, 1)), np.zeros((2, 2)), np.zeros(2), np.zeros(2))
     with pytest.raises(ValueError, match="discrete"):
-        dataset.extend(
-            MDPDataset(
-                np.zeros((2, 1)),
-                np.zeros(2),
-                np.zeros(2),
-                np.zeros(2),
-                discrete_action=True,
-                reward_convention="next_row",
-            )
-        )
+        dataset.extend(next_row(np.zeros((2, 1)), np.zeros(2), np.zeros(2), np.zeros(2), discrete_action=True))
     assert len(dataset) == 1
 
 
@@ -196,13 +136,6 @@ def test_a_list_of_episodes_extends_a_dataset() -> None:
     with pytest.raises(TypeError, match=r"episodes\[0\] is a int, expected an Episode"):
         dataset.extend([1])
     assert len(dataset) == 5
-
-
-def test_arrays_that_pay_in_the_same_row_are_added_whole() -> None:
-    arrays = [np.zeros((3, 1)), np.zeros((3, 1)), np.array([1.0, 2, 4]), np.array([0, 0, 1])]
-    dataset = MDPDataset.from_arrays(*arrays)
-    dataset.extend(MDPDataset.from_arrays(*arrays))
-    assert [(len(episode), episode.compute_return()) for episode in dataset] == [(3, 7), (3, 7)]
 
 
 @pytest.mark.parametrize("low, high, expected", [(None, 3, [0, 2, 3]), (1, None, [1, 2, 4]), (1, 3, [1, 2, 3])])
@@ -236,18 +169,12 @@ def test_bounds_that_leave_no_reward_are_refused(low, high, error, message) -> N
 def test_statistics_are_those_of_the_arrays() -> None:
     rng = np.random.default_rng(1)
     arrays = [rng.normal(size=(50, 3)), rng.normal(size=(50, 2)), rng.normal(size=50), rng.random(50) < 0.1]
-    dataset = MDPDataset(*arrays, reward_convention="next_row")
+    dataset = next_row(*arrays)
     stats = dataset.compute_stats()
     returns = np.array([episode.compute_return() for episode in dataset])
     for name, values in {"observation": arrays[0], "action": arrays[1], "reward": arrays[2], "return": returns}.items():
         for function in ("mean", "std", "min", "max"):
             assert stats[name][function] == pytest.approx(getattr(values, function)(0)), (name, function)
-
-
-def test_what_was_not_told_does_not_count_in_statistics() -> None:
-    dataset = MDPDataset.from_arrays(np.full((2, 1), 3.0), np.full((2, 1), 4.0), np.full(2, 5.0), np.array([0, 1]))
-    stats = dataset.compute_stats()
-    assert [stats[name]["mean"] for name in ("observation", "action", "reward", "return")] == [3, 4, 5, 10]
 
 
 ROWS = [np.zeros((3, 1)), np.zeros((3, 1)), np.zeros(3), np.array([0, 0, 1])]
@@ -279,25 +206,18 @@ BAD = [
 def test_bad_arrays_are_refused_with_their_row(place, value, error, message) -> None:
     arrays = [*ROWS[:place], value, *ROWS[place + 1 :]]
     with pytest.raises(error, match=message):
-        MDPDataset(*arrays, reward_convention="next_row")
+        next_row(*arrays)
 
 
 @pytest.mark.parametrize("actions", [np.array([0, 1.5, 0]), np.array([0, -1, 0]), np.zeros((3, 2))])
 def test_actions_that_are_no_indices_are_refused(actions) -> None:
     with pytest.raises(ValueError, match="actions"):
-        MDPDataset(ROWS[0], actions, ROWS[2], ROWS[3], discrete_action=True, reward_convention="next_row")
+        next_row(ROWS[0], actions, ROWS[2], ROWS[3], discrete_action=True)
 
 
 def test_a_row_ends_an_episode_in_one_way() -> None:
     with pytest.raises(ValueError, match="both are set in row 2, .* give `timeouts & ~terminals`"):
-        MDPDataset(*ROWS, timeouts=np.array([0, 0, 1]), reward_convention="next_row")
-
-
-def test_next_observations_have_to_go_on() -> None:
-    with pytest.raises(ValueError, match="row 0 differs from row 1"):
-        MDPDataset.from_arrays(
-            np.array([[0.0], [1.0]]), ROWS[1][:2], np.zeros(2), np.zeros(2), None, np.array([[5.0], [6.0]])
-        )
+        next_row(*ROWS, timeouts=np.array([0, 0, 1]))
 
 
 def test_next_observations_are_real_numbers() -> None:
@@ -307,9 +227,7 @@ def test_next_observations_are_real_numbers() -> None:
 
 def test_nested_observations_are_gathered() -> None:
     observations = {"a": np.arange(4.0), "b": (np.arange(8).reshape(4, 2),)}
-    dataset = MDPDataset(
-        observations, np.zeros((4, 1)), np.arange(4.0), np.array([0, 1, 0, 1]), reward_convention="next_row"
-    )
+    dataset = next_row(observations, np.zeros((4, 1)), np.arange(4.0), np.array([0, 1, 0, 1]))
     assert dataset.get_observation_shape() == {"a": (), "b": ((2,),)}
     assert dataset[1][0].next_observation["b"][0].tolist() == [6, 7]
     batch = dataset.batch(np.array([1]))
@@ -319,16 +237,8 @@ def test_nested_observations_are_gathered() -> None:
 
 
 def test_check_names_what_looks_wrong() -> None:
-    import gymnasium
-
     observations = np.array([[0.0, 7], [1, 7], [0, 7], [1, 7], [5, 7]])
-    dataset = MDPDataset(
-        observations,
-        np.array([[0.0], [2], [0], [2], [1]]),
-        np.ones(5),
-        np.array([0, 1, 0, 1, 1]),
-        reward_convention="next_row",
-    )
+    dataset = next_row(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
     box = gymnasium.spaces.Box(-1, 1, (1,))
     found = {(finding.kind, finding.where): finding.places.tolist() for finding in dataset.check(action_space=box)}
     assert found == {
@@ -349,17 +259,9 @@ def test_check_names_what_looks_wrong() -> None:
 
 
 def test_nested_observations_are_checked_part_by_part() -> None:
-    from gymnasium.spaces import Box, Dict, Discrete, Tuple
-
     observations = {"a": np.array([0.0, 1, 0, 1, 7]), "b": (np.eye(5)[:, :1], np.array([0, 1, 0, 1, 2]))}
     observations["b"][0][2] = 1.0
-    dataset = MDPDataset(
-        observations,
-        np.array([[0.0], [2], [0], [2], [1]]),
-        np.ones(5),
-        np.array([0, 1, 0, 1, 1]),
-        reward_convention="next_row",
-    )
+    dataset = next_row(observations, np.array([[0.0], [2], [0], [2], [1]]), np.ones(5), np.array([0, 1, 0, 1, 1]))
     space = Dict({"a": Box(0, 1, ()), "b": Tuple([Box(0, 1, (1,)), Discrete(2)])})
     found = {(finding.kind, finding.where): finding.places.tolist() for finding in dataset.check(space)}
     assert found == {
@@ -381,23 +283,12 @@ def test_nested_observations_are_checked_part_by_part() -> None:
 
 
 def test_rows_outside_a_space_are_told_from_actions() -> None:
-    import gymnasium
-
-    dataset = MDPDataset(
-        np.arange(4.0)[:, None],
-        [0, 1, 5, 0],
-        np.ones(4),
-        [0, 0, 0, 1],
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+    dataset = next_row(np.arange(4.0)[:, None], [0, 1, 5, 0], np.ones(4), [0, 0, 0, 1], discrete_action=True)
     (finding,) = dataset.check(action_space=gymnasium.spaces.Discrete(2))
     assert finding.message == "actions lie outside the space in these rows of dataset.actions: 2 (episode 0, step 2)"
 
 
 def test_rows_that_look_wrong_are_found_by_episode_and_step() -> None:
-    import gymnasium
-
     actions = np.zeros((100, 1))
     actions[[20, 95, 96, 97, 98, 99]] = (
         9  # of ten episodes of ten steps, whose last observations make rows of their own
@@ -431,14 +322,9 @@ def test_sampling_is_repeatable_and_without_repetition() -> None:
 
 
 def test_double_precision_becomes_single_in_a_batch() -> None:
-    batch = MDPDataset(*ROWS, reward_convention="next_row").sample_batch(2, continuation=np.inf)
+    batch = next_row(*ROWS).sample_batch(2, continuation=np.inf)
     assert {batch.obs.dtype, batch.action.dtype, batch.next_obs.dtype, batch.reward.dtype} == {torch.float32}
     assert batch.continuation.next_obs.dtype == torch.float32
-
-
-def test_vectors_are_not_stacked() -> None:
-    batch = numbered([5]).sample_batch(4, n_frames=3)
-    assert batch.obs.shape == batch.next_obs.shape == (4, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,20 +1,15 @@
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import CheckpointError
-from pfrl_like.replay_buffers import (
-    EpisodicReplayBuffer,
-    PersistentReplayBuffer,
-    PrioritizedEpisodicReplayBuffer,
-    PrioritizedReplayBuffer,
-    ReplayBuffer,
-)
+from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
 
 
 def numbered(n: int = 12) -> MDPDataset:
     row = np.arange(n, dtype=np.float32)
-    return MDPDataset(row[:, None], -row[:, None], row, row % 4 == 3, reward_convention="next_row")
+    return next_row(row[:, None], -row[:, None], row, row % 4 == 3)
 
 
 def states(buffer: ReplayBuffer) -> list[float]:
@@ -41,31 +36,6 @@ def test_a_full_buffer_reuses_rows_without_touching_the_dataset() -> None:
     assert states(buffer) == [35, 36, 37, 38, 39]
     assert [item[0]["next_state"][0] for item in buffer.memory] == [36, 37, 38, 39, 40]
     assert dataset.observations.ravel().tolist() == list(range(12))
-
-
-@pytest.mark.parametrize("kind", [ReplayBuffer, PrioritizedReplayBuffer])
-def test_n_steps_end_with_their_episode(kind) -> None:
-    buffer = kind.from_dataset(numbered(), num_steps=3)
-    assert [len(item) for item in buffer.memory] == [3, 2, 1] * 3
-    batch = buffer.sample_batch(9, 0.5)
-    expected = {0: 1 + 1 + 0.75, 1: 2 + 1.5, 2: 3.0}
-    for obs, reward in zip(batch.obs.ravel().tolist(), batch.reward.tolist(), strict=True):
-        if obs in expected:
-            assert reward == expected[obs]
-
-
-@pytest.mark.parametrize("kind", [EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer])
-def test_episodic_buffers_hold_whole_episodes(kind) -> None:
-    buffer = kind.from_dataset(numbered())
-    assert buffer.n_episodes == 3 and [len(episode) for episode in buffer.episodic_memory] == [3, 3, 3]
-
-
-def test_a_filled_buffer_is_saved_and_loaded(tmp_path) -> None:
-    buffer = ReplayBuffer.from_dataset(numbered())
-    buffer.save(str(tmp_path / "buffer"))
-    other = ReplayBuffer()
-    other.load(str(tmp_path / "buffer"))
-    assert states(other) == states(buffer)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -120,13 +90,6 @@ def test_stacked_frames_stay_single() -> None:
     assert len(np.unique(leaf.index[1:19])) == 24  # 12 frames of each copy, of which stacks would be 36
     again = ReplayBuffer.from_dataset(dataset)
     assert (again.memory[10][0]["state"] == frames[2:6]).all()
-
-
-def test_what_is_no_buffer_or_empty_is_refused() -> None:
-    with pytest.raises(ValueError, match="empty"):
-        MDPDataset.from_buffer(ReplayBuffer())
-    with pytest.raises(TypeError, match="list"):
-        MDPDataset.from_buffer([])
 
 
 def test_a_persistent_buffer_is_filled_and_read_while_it_is_open(tmp_path) -> None:

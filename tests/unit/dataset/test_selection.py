@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
@@ -11,9 +12,7 @@ from pfrl_like.replay_buffers import ReplayBuffer
 def numbered(first: int) -> MDPDataset:
     """Two episodes of two transitions, whose observations are consecutive numbers."""
     observations = np.arange(first, first + 6, dtype=np.float32)[:, None]
-    return MDPDataset(
-        observations, np.zeros((6, 1)), np.arange(6.0), np.array([0, 0, 1, 0, 0, 1]), reward_convention="next_row"
-    )
+    return next_row(observations, np.zeros((6, 1)), np.arange(6.0), np.array([0, 0, 1, 0, 0, 1]))
 
 
 def test_transitions_are_those_of_the_batches_in_the_same_order() -> None:
@@ -68,19 +67,10 @@ def test_a_dataset_of_episodes_of_one_shares_their_observations() -> None:
 
 
 def test_a_dataset_of_episodes_knows_the_actions_that_these_did_not_take() -> None:
-    whole = MDPDataset(
-        np.zeros((6, 1)),
-        [0, 1, 0, 0, 4, 0],
-        np.zeros(6),
-        [0, 0, 1, 0, 0, 1],
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+    whole = next_row(np.zeros((6, 1)), [0, 1, 0, 0, 4, 0], np.zeros(6), [0, 0, 1, 0, 0, 1], discrete_action=True)
     part = MDPDataset.from_episodes(whole[:1])
     assert part.get_action_size() == part[0].get_action_size() == 5
-    other = MDPDataset(
-        np.zeros((3, 1)), [0, 1, 0], np.zeros(3), [0, 0, 1], discrete_action=True, reward_convention="next_row"
-    )
+    other = next_row(np.zeros((3, 1)), [0, 1, 0], np.zeros(3), [0, 0, 1], discrete_action=True)
     other.extend(part)
     assert other.get_action_size() == MDPDataset.from_episodes(part[:]).get_action_size() == 5
 

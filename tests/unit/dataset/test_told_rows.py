@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
@@ -31,13 +32,7 @@ def test_scalers_are_fitted_to_what_was_told() -> None:
 
 
 def test_what_the_user_told_counts() -> None:
-    whole = MDPDataset(
-        np.zeros((3, 1), np.float32),
-        np.array([[1.0], [2.0], [9.0]], np.float32),
-        [7.0, 1, 2],
-        [0, 0, 1],
-        reward_convention="next_row",
-    )
+    whole = next_row(np.zeros((3, 1), np.float32), np.array([[1.0], [2.0], [9.0]], np.float32), [7.0, 1, 2], [0, 0, 1])
     (episode,) = whole.episodes
     assert episode.told("actions").tolist() == [[1.0], [2.0], [9.0]]
     assert episode.told("rewards").tolist() == [7.0, 1.0, 2.0]

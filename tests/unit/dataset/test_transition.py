@@ -2,15 +2,15 @@
 
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
-from pfrl_like import algos
 from pfrl_like.dataset import MDPDataset, Transition, TransitionMiniBatch
 
 
 def dataset(discrete: bool) -> MDPDataset:
     actions = np.array([0, 2, 1, 0]) if discrete else np.float32([[0], [2], [1], [0]])
     rows = np.arange(4.0)[:, None], actions, np.arange(4.0), [0, 0, 0, 1]
-    return MDPDataset(*rows, discrete, reward_convention="next_row")
+    return next_row(*rows, discrete)
 
 
 def own(stored: Transition) -> Transition:
@@ -32,16 +32,6 @@ def test_sampled_minibatches_and_single_steps_have_the_documented_actions() -> N
     assert dataset(True).sample(2).actions.shape == (2,) and dataset(False).sample(2).actions.shape == (2, 1)
     (episode,) = dataset(True)
     assert episode[1].action == 2 and episode.actions.shape == dataset(True).actions.shape == (4,)
-
-
-def test_actions_are_compared_with_predictions_one_by_one() -> None:
-    data = dataset(True)
-    algo = algos.DQN(batch_size=3, encoder_params={"hidden_units": [4]})
-    algo.create_impl((1,), 3)
-    batch = data.sample(3)
-    greedy = algo.predict(batch.observations)
-    assert (batch.actions == greedy).shape == (3,)
-    assert algo.predict_value(batch.observations, batch.actions).shape == (3,)
 
 
 def test_a_number_that_is_continuous_stays_a_vector() -> None:

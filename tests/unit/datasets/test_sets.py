@@ -44,29 +44,27 @@ def test_what_is_shipped_is_small_and_what_its_record_tells(monkeypatch: pytest.
     assert dataset.get_observation_shape() == env.observation_space.shape
 
 
-def test_cartpole_does_what_its_data_say() -> None:
-    dataset, env = datasets.get_cartpole()
-    assert dataset.is_action_discrete() and env.spec.id == "CartPole-v1"
-    episode = dataset.episodes[70]
+@pytest.mark.parametrize(
+    ("get", "id", "number", "state", "tolerance"),
+    [
+        (datasets.get_cartpole, "CartPole-v1", 70, tuple, 1e-5),
+        (datasets.get_pendulum, "Pendulum-v1", 30, lambda obs: np.array([np.arctan2(obs[1], obs[0]), obs[2]]), 1e-4),
+    ],
+)
+def test_an_environment_does_what_its_data_say(get: Any, id: str, number: int, state: Any, tolerance: float) -> None:
+    dataset, env = get()
+    assert dataset.is_action_discrete() == (id == "CartPole-v1") and env.spec.id == id
     env.reset(seed=0)
-    for step in list(episode)[:20]:
-        env.unwrapped.state = tuple(step.observation.astype(float))
-        obs, reward, *_ = env.step(int(step.action))
-        np.testing.assert_allclose(obs, step.next_observation, atol=1e-5)
-        assert reward == step.next_reward == 1.0
+    for step in list(dataset.episodes[number])[:20]:
+        env.unwrapped.state = state(step.observation.astype(float))
+        obs, reward, *_ = env.step(step.action)
+        np.testing.assert_allclose(obs, step.next_observation, atol=tolerance)
+        assert reward == pytest.approx(step.next_reward, abs=10 * tolerance)
 
 
-def test_pendulum_does_what_its_data_say() -> None:
+def test_actions_of_the_pendulum_are_scaled() -> None:
     dataset, env = datasets.get_pendulum()
     assert np.abs(dataset.actions).max() <= 1.0 and env.action_space.high == [1.0]
-    episode = dataset.episodes[30]
-    env.reset(seed=0)
-    for step in list(episode)[:20]:
-        cos, sin, speed = step.observation.astype(float)
-        env.unwrapped.state = np.array([np.arctan2(sin, cos), speed])
-        obs, reward, *_ = env.step(step.action)
-        np.testing.assert_allclose(obs, step.next_observation, atol=1e-4)
-        assert reward == pytest.approx(step.next_reward, abs=1e-3)
 
 
 OBS = np.arange(12.0, dtype=np.float32).reshape(6, 2)

@@ -283,11 +283,6 @@ def drawn_twice(during, *sources, of=()):
         return draw(*of), expected
 
 
-def test_global_streams_go_on_as_if_nothing_had_been_drawn():
-    came, expected = drawn_twice(draw)
-    assert came == expected
-
-
 def test_streams_are_restored_after_an_error():
     with isolated_rng():
         expected = draw()
@@ -297,30 +292,30 @@ def test_streams_are_restored_after_an_error():
     assert draw() == expected
 
 
-@pytest.mark.parametrize("during", [lambda space: space.sample(), lambda space: space.seed(5)])
-def test_stream_of_a_space_is_restored(during):
+def sources(name: str) -> tuple[Any, list[Any], list[Any]]:
+    """What draws, the sources named to `isolated_rng`, and the spaces whose draws may not change."""
     space = spaces.Discrete(10**9)
-    came, expected = drawn_twice(lambda: during(space), space, of=[space])
-    assert came == expected
-
-
-def test_streams_of_nested_spaces_are_restored():
-    inner = spaces.Discrete(10**9)
-    space = spaces.Tuple([spaces.Dict(a=inner)])
-    came, expected = drawn_twice(space.sample, space, of=[inner])
-    assert came == expected
-
-
-def test_an_env_stands_for_its_action_space():
+    nest = spaces.Tuple([spaces.Dict(a=space)])
     env = gymnasium.make("Pendulum-v1")
-    came, expected = drawn_twice(env.action_space.sample, env, None, of=[env.action_space])
-    assert came == expected
+    vector = gymnasium.make_vec("Pendulum-v1", 2, vectorization_mode="sync")
+    both = [vector.action_space, vector.single_action_space]
+    return {
+        "global streams": (draw, [], []),
+        "space": (space.sample, [space], [space]),
+        "seed of a space": (lambda: space.seed(5), [space], [space]),
+        "space of a nest": (nest.sample, [nest], [space]),
+        "action space of an env": (env.action_space.sample, [env, None], [env.action_space]),
+        "both of a vector env": (lambda: draw(*both), [vector], both),
+    }[name]
 
 
-def test_a_vector_env_stands_for_both_its_action_spaces():
-    env = gymnasium.make_vec("Pendulum-v1", 2, vectorization_mode="sync")
-    both = [env.action_space, env.single_action_space]
-    came, expected = drawn_twice(lambda: draw(*both), env, of=both)
+@pytest.mark.parametrize(
+    "name",
+    ["global streams", "space", "seed of a space", "space of a nest", "action space of an env", "both of a vector env"],
+)
+def test_streams_go_on_as_if_nothing_had_been_drawn(name):
+    during, named, of = sources(name)
+    came, expected = drawn_twice(during, *named, of=of)
     assert [np.asarray(number).tolist() for number in came] == [np.asarray(number).tolist() for number in expected]
 
 

@@ -75,49 +75,6 @@ def test_the_contracts_of_replay_buffers_are_kept(num_steps, strategy):
     check_replay_buffer(functools.partial(OfGoals, num_steps=num_steps, strategy=strategy, terminated_fn=never))
 
 
-def test_steps_can_be_sampled_once_their_episode_has_ended():
-    buffer = HindsightReplayBuffer(None, reward_fn)
-    append(buffer, 0, env_id="a")
-    append(buffer, 10, env_id="b")
-    append(buffer, 1, env_id="a")
-    assert len(buffer) == 0
-    buffer.stop_current_episode("a")
-    assert len(buffer) == 2
-    assert {item[0]["state"]["observation"][0] for item in buffer.sample(2)} == {0, 1}
-
-
-def test_nothing_is_drawn_of_a_buffer_that_is_empty():
-    assert HindsightReplayBuffer(None, reward_fn).sample(0) == []
-    with pytest.raises(ValueError, match="nothing was ever stored"):
-        HindsightReplayBuffer(None, reward_fn).sample_batch(0)
-
-
-def test_the_capacity_cuts_episodes_in_their_midst_and_goals_of_dropped_steps_go_with_them():
-    buffer = filled([4, 3], capacity=5, n_goals=ALWAYS, strategy="episode")
-    assert [item[0]["state"]["observation"][0] for item in buffer.memory] == [2, 3, 100, 101, 102]
-    goals = {
-        step["state"]["desired_goal"][0] for _ in range(50) for (step,) in buffer.sample(5) if step["reward"] > -50
-    }
-    assert goals == {3, 4, 101, 102, 103}
-
-
-def test_columns_of_several_environments_are_stored_in_one_call():
-    buffer = HindsightReplayBuffer(None, reward_fn, n_goals=ALWAYS, strategy="final")
-    for t in range(3):
-        obs, next_obs = (
-            {key: np.stack([obs_of(i)[key], obs_of(100 + i)[key]]) for key in obs_of(0)} for i in (t, t + 1)
-        )
-        buffer.append_batch(obs, np.zeros(2), np.zeros(2), next_obs, [False, False], [t == 2, t == 2])
-    batch = buffer.sample_batch(6)
-    goal = torch.where(batch.obs["observation"] < 50, 3.0, 103.0).expand(6, 2)
-    assert torch.equal(batch.obs["desired_goal"], goal)
-
-
-def test_the_same_seed_draws_the_same_goals():
-    drawn = [filled([9], rng=np.random.default_rng(3)).sample_batch(9).obs["desired_goal"] for _ in range(2)]
-    assert torch.equal(*drawn)
-
-
 def test_reward_fn_is_told_the_further_columns_of_its_steps():
     seen = []
 
@@ -159,20 +116,12 @@ def test_a_stack_of_frames_may_be_the_goal():
 
 
 @pytest.mark.parametrize(
-    ("error", "options", "message"),
-    [
-        (ValueError, {"strategy": "past"}, r"strategy: got 'past', expected one of \['future', 'final', 'episode'\]"),
-        (ValueError, {"n_goals": -1}, "n_goals: got -1, expected a finite number of at least 0"),
-        (ValueError, {"n_goals": float("inf")}, "n_goals: got inf"),
-        (ValueError, {"num_steps": 0}, "num_steps: got 0"),
-        (ValueError, {"capacity": 0}, "capacity: got 0"),
-        (TypeError, {"reward_fn": 3}, "reward_fn: got 3, expected a function"),
-        (TypeError, {"terminated_fn": 3}, "terminated_fn: got 3, expected such a function"),
-    ],
+    ("name", "message"),
+    [("reward_fn", "reward_fn: got 3, expected a function"), ("terminated_fn", "got 3, expected such a function")],
 )
-def test_arguments_out_of_range_are_refused(error, options, message):
-    with pytest.raises(error, match=message):
-        HindsightReplayBuffer(**{"capacity": 10, "reward_fn": reward_fn, **options})
+def test_what_is_no_function_is_refused(name, message):
+    with pytest.raises(TypeError, match=message):
+        HindsightReplayBuffer(**{"capacity": 10, "reward_fn": reward_fn, name: 3})
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
+from buffer_parts import filled, rewards, step
 
 from pfrl_like.collections import PrioritizedBuffer, RandomAccessQueue
 from pfrl_like.dataset import MDPDataset
@@ -18,23 +19,6 @@ from pfrl_like.replay_buffers import (
     ReplayBuffer,
     prune,
 )
-
-
-def step(i, terminal=False, **extra):
-    states = {"state": np.full(2, i, np.float32), "next_state": np.full(2, i + 1, np.float32)}
-    return states | {"action": i % 3, "reward": float(i), "is_state_terminal": terminal} | extra
-
-
-def filled(n, *args, kind=ReplayBuffer, **kwargs):
-    buffer = kind(*args, **kwargs)
-    for i in range(n):
-        buffer.append(**step(i))
-    return buffer
-
-
-def rewards(items):
-    return [[one["reward"] for one in item] for item in items]
-
 
 # Views
 
@@ -117,12 +101,6 @@ def test_a_prioritised_memory_has_the_methods_of_pfrls():
     assert buffer._priorities.to_array().tolist() == [1.0, 1.0, 8.0, 1.0, 1.0]
     with pytest.raises(RuntimeError, match="needs a sample"):
         buffer.memory.set_last_priority([1.0] * 5)
-
-
-def test_the_items_of_a_prioritised_memory_can_be_changed():
-    buffer = filled(3, kind=PrioritizedReplayBuffer)
-    buffer.memory.data[1][0]["reward"] = 7.0
-    assert sorted(buffer.sample_batch(3).reward.tolist()) == [0, 2, 7]
 
 
 def test_episodes_are_appended_and_drawn():

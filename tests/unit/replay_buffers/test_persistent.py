@@ -6,7 +6,6 @@ import logging
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
@@ -16,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import make_agent
-from numpy.testing import assert_array_equal
 from time_parts import PATIENCE
 
 from pfrl_like.errors import CheckpointError
@@ -27,7 +24,8 @@ from pfrl_like.replay_buffers import (
     PersistentReplayBuffer,
     ReplayBuffer,
 )
-from pfrl_like.storage import read_arrays, write_arrays
+from pfrl_like.storage import journal, read_arrays, write_arrays
+from pfrl_like.storage.journal import SYNCED, read_journal
 from pfrl_like.storage.log_directory import LogDirectory
 
 ENVIRON = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
@@ -79,25 +77,6 @@ def test_a_buffer_that_nothing_names_leaves_no_file_open(tmp_path, make):
     assert not files_open_in(tmp_path)
 
 
-@BOTH
-def test_an_opened_directory_goes_on_where_it_was(tmp_path, make):
-    with make(tmp_path / "b", 20) as buffer:
-        fill(buffer, 30)
-    with make(tmp_path / "b", 20) as buffer:
-        assert rewards(buffer) == list(range(10, 30))
-        fill(buffer, 5, 30)
-        assert rewards(buffer) == list(range(15, 35))
-        assert_array_equal(sorted(buffer.sample_batch(20).index), np.arange(15, 35))
-
-
-def test_a_running_episode_goes_on_if_the_next_step_fits(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
-        fill(buffer, 3)
-    with PersistentReplayBuffer(tmp_path, 20, num_steps=3) as buffer:
-        fill(buffer, 2, 3)
-        assert [len(item) for item in buffer.memory] == [3, 3, 3, 2, 1]
-
-
 def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
     with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
         fill(buffer, 3)
@@ -130,13 +109,14 @@ def test_what_left_before_a_kill_is_not_counted(tmp_path):
         assert rewards(buffer) == list(range(33, 45))
 
 
-def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
+def telling(monkeypatch, change):
+    """Let states be written whose headers are changed."""
     begin = LogDirectory.begin
-    monkeypatch.setattr(
-        LogDirectory,
-        "begin",
-        lambda log, header, *rest: begin(log, {k: v for k, v in header.items() if k != "capacity"}, *rest),
-    )
+    monkeypatch.setattr(LogDirectory, "begin", lambda log, header, *rest: begin(log, change(header), *rest))
+
+
+def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tmp_path, monkeypatch):
+    telling(monkeypatch, lambda header: {key: header[key] for key in header if key != "capacity"})
     with PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 40)
     with pytest.warns(UserWarning, match="30 of 40 transitions"), PersistentReplayBuffer(tmp_path, 10) as buffer:
@@ -144,33 +124,22 @@ def test_an_older_directory_that_does_not_tell_its_capacity_is_restricted_too(tm
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_capacity_that_nothing_exceeds_is_not_warned_of(tmp_path):
+def test_a_warning_that_is_an_error_leaves_the_rows_which_larger_capacities_take_without_one(tmp_path):
     with PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 40)
+    with pytest.raises(UserWarning, match="30 of 40"):
+        PersistentReplayBuffer(tmp_path, 10)
     for capacity in (None, 40, 50):
         with PersistentReplayBuffer(tmp_path, capacity) as buffer:
             assert len(buffer) == 40
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_warning_that_is_an_error_leaves_the_rows_in_the_directory(tmp_path):
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        fill(buffer, 40)
-    with pytest.raises(UserWarning, match="30 of 40"):
-        PersistentReplayBuffer(tmp_path, 10)
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
-        assert len(buffer) == 40
-
-
 @pytest.mark.parametrize("capacity", [0, -3, True, "many", 2.5])
 def test_a_capacity_that_cannot_be_is_damage(tmp_path, monkeypatch, capacity):
-    begin = LogDirectory.begin
-    with PersistentReplayBuffer(tmp_path, 50) as buffer:
+    with monkeypatch.context() as patch, PersistentReplayBuffer(tmp_path, 50) as buffer:
         fill(buffer, 5)
-        monkeypatch.setattr(
-            LogDirectory, "begin", lambda log, header, *rest: begin(log, {**header, "capacity": capacity}, *rest)
-        )
-    monkeypatch.undo()
+        telling(patch, lambda header: header | {"capacity": capacity})
+        buffer.close()
     with pytest.raises(CheckpointError, match="is damaged: its capacity is"):
         PersistentReplayBuffer(tmp_path, 50)
 
@@ -225,32 +194,6 @@ def test_a_refused_ancestor_leaves_no_files(tmp_path):
     PersistentReplayBuffer(tmp_path / "new", 20).close()
 
 
-def test_a_second_writer_is_told_who_the_first_is(tmp_path):
-    first = PersistentReplayBuffer(tmp_path, 20)
-    with pytest.raises(CheckpointError, match=rf"written by process {os.getpid()} on .+ since 20\d\d-"):
-        PersistentReplayBuffer(tmp_path, 20)
-    first.close()
-    PersistentReplayBuffer(tmp_path, 20).close()
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_process_leaves_its_steps_and_no_lock(tmp_path):
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with fill(PersistentReplayBuffer(tmp_path, 20), 13):
-            os.write(write, b"!")
-            signal.pause()
-    os.read(read, 1)
-    with pytest.raises(CheckpointError, match=f"process {child} "):
-        PersistentReplayBuffer(tmp_path, 20)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    os.close(read), os.close(write)
-    with PersistentReplayBuffer(tmp_path, 20) as buffer:
-        assert rewards(buffer) == list(range(13))
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_child_process_cannot_write_with_the_buffer_of_its_parent(tmp_path):
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
@@ -275,16 +218,6 @@ def test_a_closed_buffer_is_empty_and_refuses(tmp_path):
         fill(buffer, 1)
     with pytest.raises(CheckpointError, match="is closed"):
         buffer.sync()
-
-
-@pytest.mark.parametrize("kind", [PersistentReplayBuffer, PersistentEpisodicReplayBuffer])
-def test_its_own_source_of_randomness_decides(tmp_path, kind):
-    draws = []
-    for name in ("a", "b"):
-        with kind(tmp_path / name, 50, rng=np.random.default_rng(7)) as buffer:
-            np.random.seed(len(draws))
-            draws.append(fill(buffer, 50).sample_batch(8).index.tolist())
-    assert draws[0] == draws[1]
 
 
 def test_episodes_may_be_drawn_in_proportion_to_their_length(tmp_path):
@@ -383,6 +316,63 @@ def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_pat
         assert rewards(buffer) == list(range(5))
 
 
+WAITING = {
+    "save_increment": lambda buffer, folder: buffer.save_increment(folder),
+    "state_dict": lambda buffer, folder: buffer.state_dict(),
+    "sync": lambda buffer, folder: buffer.sync(),
+}
+
+
+@pytest.mark.parametrize("kind", ["journal", "columns"])
+@pytest.mark.parametrize("waiting", WAITING.values(), ids=WAITING)
+def test_what_the_disk_has_not_taken_is_not_said_to_be_on_it_later(tmp_path, monkeypatch, kind, waiting):
+    place = tmp_path / "steps"
+    buffer = PersistentReplayBuffer(place, 20, sync_every=10**6, sync_seconds=1e9)
+    fill(buffer, 5)
+    fsync, failed = os.fsync, []
+
+    def fails_once(descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        if not failed and any(os.path.samestat(status, path.stat()) for path in place.glob(f"{kind}-*")):
+            failed.append(descriptor)
+            raise OSError(5, "Input/output error")
+        fsync(descriptor)
+
+    monkeypatch.setattr("os.fsync", fails_once)
+    with pytest.raises(CheckpointError, match="Input/output error"):
+        waiting(buffer, tmp_path / "saves")
+    for again in (lambda: fill(buffer, 1, 5), buffer.sync, lambda: waiting(buffer, tmp_path / "saves")):
+        with pytest.raises(CheckpointError, match="cannot store any more since .*Input/output error"):
+            again()
+    (path,) = place.glob("journal-*")
+    buffer.close()
+    assert read_journal(str(path))[0].count(SYNCED) == 1  # where it began
+    with PersistentReplayBuffer(place, 20) as buffer:
+        assert rewards(buffer) == list(range(5))
+        fill(buffer, 1, 5)
+
+
+def test_a_journal_is_never_longer_than_what_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(journal, "_LARGEST", 1500)
+    buffer = PersistentReplayBuffer(tmp_path, 100, journal_length=10**6, sync_every=3, sync_seconds=1e9)
+    generations = set()
+    for i in range(120):
+        fill(buffer, 1, i)
+        for _ in range(i % 7):
+            buffer.sync()
+        (now,) = tmp_path.glob("journal-*")
+        generations.add(now.name)
+        assert now.stat().st_size <= 1500
+    many = np.arange(360, dtype=np.float32).reshape(120, 3)  # whose records are more than a journal takes
+    stops = np.zeros(120, bool)
+    buffer.append_batch(many, stops.astype(int), many[:, 0], many + 1, stops, stops, env_ids=range(120))
+    held = rewards(buffer)
+    assert len(generations) > 5 and len(held) == 100
+    buffer._directory.close()  # what is left when a process is killed
+    with PersistentReplayBuffer(tmp_path, 100) as buffer:
+        assert rewards(buffer) == held
+
+
 # Syncing
 
 
@@ -433,24 +423,16 @@ def test_arguments_out_of_range_are_refused(tmp_path, options):
         PersistentReplayBuffer(tmp_path / "b", 20, **options)
 
 
-def test_a_directory_that_is_something_else_is_refused(tmp_path):
+def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(CheckpointError, match="cannot be made"):
         PersistentReplayBuffer(tmp_path / "file", 20)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.tex").write_text("x")
-    with pytest.raises(CheckpointError, match="holds 'thesis.tex'"):
-        PersistentReplayBuffer(tmp_path / "other", 20)
-    assert [path.name for path in (tmp_path / "other").iterdir()] == ["thesis.tex"]
 
 
-def test_a_directory_of_another_kind_is_refused(tmp_path):
-    PersistentEpisodicReplayBuffer(tmp_path, 20).close()
-    with pytest.raises(CheckpointError, match="has kind 'episodic replay buffer', expected 'replay buffer'"):
-        PersistentReplayBuffer(tmp_path, 20)
+def test_a_directory_of_another_number_of_steps_is_refused(tmp_path):
+    PersistentReplayBuffer(tmp_path, 20).close()
     with pytest.raises(CheckpointError, match="has num_steps 1, expected 3"):
-        PersistentReplayBuffer(tmp_path.with_name("n"), 20).close()
-        PersistentReplayBuffer(tmp_path.with_name("n"), 20, num_steps=3)
+        PersistentReplayBuffer(tmp_path, 20, num_steps=3)
 
 
 def test_a_read_only_directory_is_refused(tmp_path, monkeypatch):
@@ -550,40 +532,6 @@ def test_a_file_of_pfrl_fills_the_directory(tmp_path):
 
 
 # In company
-
-
-AGENTS = """
-    import sys
-    sys.path[:0] = {path!r}
-    from test_persistent import train
-    print(*train({folder!r} + "False", False), *train({folder!r} + "True", True))
-"""
-
-
-def train(folder: str, recurrent: bool) -> tuple[int, bool]:
-    """Items held at the beginning, and whether an agent has learnt from the buffer during 40 steps."""
-    torch.manual_seed(0)
-    make = PersistentEpisodicReplayBuffer if recurrent else PersistentReplayBuffer
-    with make(folder, 100) as buffer:
-        held = len(buffer)
-        agent = make_agent(recurrent=recurrent, replay_buffer=buffer)
-        for step in range(40):
-            agent.act(np.full(5, step % 8, np.float32))
-            agent.observe(np.full(5, step % 8 + 1, np.float32), 1.0, step % 8 == 7, False)
-        return held, dict(agent.get_statistics())["n_updates"] > 0
-
-
-def test_agents_go_on_in_another_process(tmp_path):
-    folder = str(tmp_path / "b")
-    for recurrent in (False, True):
-        assert train(folder + str(recurrent), recurrent) == (0, True)
-    script = textwrap.dedent(AGENTS).format(path=[str(Path(__file__).parent), *sys.path], folder=folder)
-    told = subprocess.run(
-        [sys.executable, "-c", script], env=ENVIRON, capture_output=True, text=True, timeout=2 * PATIENCE
-    )
-    assert told.stdout.split() == ["40", "True", "40", "True"], told.stderr
-    with PersistentEpisodicReplayBuffer(folder + "True", 100) as buffer:
-        assert len(buffer) == 80
 
 
 RANKS = """

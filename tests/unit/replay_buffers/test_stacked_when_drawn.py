@@ -92,17 +92,6 @@ def test_stacks_end_where_episodes_begin_and_at_what_has_left(
             buffer.update_errors([1.0] * len(buffer))
 
 
-def test_what_was_evicted_counts_as_before_the_beginning() -> None:
-    buffer = ReplayBuffer(3)
-    for number in range(1, 6):
-        buffer.append(image(number), 0, 0.0, image(number + 1))
-        if number > 2:
-            stacks = buffer.sample_batch(3, n_frames=N_FRAMES).obs[:, ::2, 0, 0]
-            assert sorted(stacks.tolist()) == [
-                [0, 0, number - 2], [0, number - 2, number - 1], [number - 2, number - 1, number]
-            ]  # fmt: skip
-
-
 @pytest.mark.parametrize("kind", [ReplayBuffer, EpisodicReplayBuffer, PersistentReplayBuffer])
 def test_it_is_so_after_loading(kind: Any, tmp_path: Path) -> None:
     buffer, loaded = (

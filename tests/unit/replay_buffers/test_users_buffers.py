@@ -2,17 +2,17 @@
 
 import collections
 import functools
+import json
 import random
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from agent_parts import make_agent
 
-from pfrl_like.agents import DQN
+from pfrl_like.errors import CheckpointError
 from pfrl_like.explorers import Greedy
-from pfrl_like.nn import RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer, AbstractReplayBuffer
 from pfrl_like.replay_buffers import (
     EpisodicReplayBuffer,
@@ -20,6 +20,7 @@ from pfrl_like.replay_buffers import (
     PrioritizedEpisodicReplayBuffer,
     PrioritizedReplayBuffer,
     ReplayBuffer,
+    prune,
 )
 
 
@@ -72,21 +73,15 @@ class PlainEpisodic(Plain, AbstractEpisodicReplayBuffer):
         return [[item[0] for item in self.items[:length]] for length in (1, 3, 2)]
 
 
-def agent_with(buffer, recurrent=False, minibatch_size=2):
-    memory = [nn.GRU(2, 2)] if recurrent else []
-    q_function = RecurrentSequential(*memory, nn.Linear(2, 2), DiscreteActionValueHead())
-    if not recurrent:
-        q_function = nn.Sequential(nn.Linear(2, 2), DiscreteActionValueHead())
-    return DQN(
-        q_function, torch.optim.SGD(q_function.parameters(), 0.1), buffer, 0.9, Greedy(),
-        replay_start_size=4, minibatch_size=minibatch_size, target_update_interval=100, recurrent=recurrent,
-    )  # fmt: skip
+def agent_with(buffer, minibatch_size=2, **options):
+    sizes = {"replay_start_size": 4, "minibatch_size": minibatch_size, "target_update_interval": 100}
+    return make_agent(replay_buffer=buffer, explorer=Greedy(), **sizes, **options)
 
 
 def train(agent, steps=8):
     for i in range(steps):
-        agent.act(np.full(2, i, np.float32))
-        agent.observe(np.full(2, i + 1, np.float32), float(i), i % 4 == 3, i == 5)
+        agent.act(np.full(5, i, np.float32))
+        agent.observe(np.full(5, i + 1, np.float32), float(i), i % 4 == 3, i == 5)
     return agent
 
 
@@ -96,7 +91,7 @@ def test_an_agent_stores_in_a_buffer_of_pfrls_interface_and_learns_from_it():
     assert agent.optim_t == 5  # from step 4 on
     assert [item[0]["reward"] for item in buffer.items] == list(range(8))
     assert [item[0]["is_state_terminal"] for item in buffer.items] == [False, False, False, True] * 2
-    assert buffer.items[3][0]["next_state"].tolist() == [4.0, 4.0]
+    assert buffer.items[3][0]["next_state"].tolist() == [4.0] * 5
     assert buffer.stopped == [0, 0, 0]  # at the terminal steps 3 and 7 and at step 5, which was cut off
 
 
@@ -113,7 +108,7 @@ def test_errors_come_back_to_a_prioritised_buffer_of_pfrls_interface_whose_weigh
     buffer = PlainPrioritized()
     assert buffer.prioritized and not Plain().prioritized
     for i in range(3):
-        buffer.append(np.full(2, i, np.float32), 0, float(i), np.zeros(2, np.float32), is_state_terminal=True)
+        buffer.append(np.full(5, i, np.float32), 0, float(i), np.zeros(5, np.float32), is_state_terminal=True)
     agent = agent_with(buffer)
     batch = buffer.sample_batch(2, 0.9)
     assert batch.weight.tolist() == [0.5, 0.5] and batch.reward.tolist() == [1.0, 2.0]
@@ -131,7 +126,7 @@ def test_errors_of_sequences_come_back_in_the_order_of_the_sample():
 
     buffer = Prioritized()
     for i in range(3):
-        buffer.append(np.full(2, i, np.float32), 0, float(i), np.zeros(2, np.float32))
+        buffer.append(np.full(5, i, np.float32), 0, float(i), np.zeros(5, np.float32))
     batch = buffer.sample_sequences(3)
     assert batch.lengths.tolist() == [3, 2, 1]
     buffer.update_priorities(batch.index, torch.tensor([-3.0, 2.0, 1.0]))
@@ -153,26 +148,13 @@ def test_an_append_of_a_subclass_is_what_agents_call(base, tmp_path):
     assert sorted(item[0]["reward"] for item in buffer.sample(8)) == [i / 2 for i in range(8)]
 
 
-def test_a_sample_of_a_subclass_is_what_agents_learn_from():
-    class Newest(ReplayBuffer):
-        def sample(self, n):
-            drawn.append(n)
-            return self.memory[-n:]
-
-    drawn = []
-    buffer = Newest(100)
-    train(agent_with(buffer))
-    assert drawn == [2] * 5
-    assert buffer.sample_batch(2).reward.tolist() == [6.0, 7.0]
-
-
 def test_update_errors_of_a_subclass_is_called_and_may_go_on_to_the_librarys():
     class Doubled(PrioritizedReplayBuffer):
         def update_errors(self, errors):
             super().update_errors([2 * error for error in errors])
 
     buffer = Doubled(100, alpha=1.0, eps=0.0, error_max=None)
-    buffer.append(np.zeros(2, np.float32), 0, 1.0, np.zeros(2, np.float32))
+    buffer.append(np.zeros(5, np.float32), 0, 1.0, np.zeros(5, np.float32))
     buffer.update_priorities(buffer.sample_batch(1).index, [3.0])
     assert buffer._priorities.to_array().tolist() == [6.0]  # 2 * 3
 
@@ -269,7 +251,7 @@ def test_a_weight_that_a_users_prioritised_sample_sets_is_that_of_the_library():
     batches = []
     for buffer in buffers:
         for i in range(10):
-            buffer.append(np.full(2, i, np.float32), 0, 2.0 * i, np.zeros(2, np.float32))
+            buffer.append(np.full(5, i, np.float32), 0, 2.0 * i, np.zeros(5, np.float32))
         buffer.update_priorities(buffer.sample_batch(5).index, [0.1, 0.2, 0.3, 0.4, 0.5])
         batches.append(buffer.sample_batch(4))
     assert torch.equal(batches[0].weight, batches[1].weight) and len(set(batches[0].weight.tolist())) > 1
@@ -305,3 +287,26 @@ def test_a_mix_in_behind_the_buffer_changes_nothing():
         pass
 
     assert Behind.sample_batch is ReplayBuffer.sample_batch
+
+
+def test_a_users_buffer_is_saved_whole(tmp_path):
+    class Saving(Plain):
+        def save(self, filename):
+            Path(filename).write_text(json.dumps(self.items))
+
+        def load(self, filename):
+            self.items = json.loads(Path(filename).read_text())
+
+    buffer, loaded = Saving(), Saving()
+    buffer.append(1, 0, 1.0)
+    first = buffer.save_increment(tmp_path)
+    buffer.append(2, 0, 2.0)
+    second = buffer.save_increment(tmp_path, first)
+    loaded.load_increment(tmp_path, second)
+    assert loaded.items == buffer.items
+    prune(tmp_path, [second])
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        loaded.load_increment(tmp_path, first)
+    (tmp_path / second["table"]["name"]).write_text("[1, 3]")
+    with pytest.raises(CheckpointError, match="damaged"):
+        loaded.load_increment(tmp_path, second)

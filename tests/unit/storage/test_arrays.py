@@ -7,20 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from lab.hostile_files import array_file, array_files, described
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.arrays import MAGIC, is_array_file, read_arrays, write_arrays
-
-COLUMNS = {
-    "reward": np.array([0.5, -1.0, np.nan], np.float32),
-    "obs": np.arange(24, dtype=np.uint8).reshape(3, 2, 4),
-    "done": np.array([True, False, True]),
-    "action": np.array([-(2**40), 0, 1]),
-    "name": np.array(["a", "ü", ""]),
-    "when": np.array(["2020-01-01", "NaT", "2021-01-01"], "M8[ns]"),
-    "none": np.empty((0, 5), np.float64),
-    "scalar": np.array(3.0),
-}
+from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
 
 
 def seal(content: bytes) -> bytes:
@@ -31,17 +21,6 @@ def seal(content: bytes) -> bytes:
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "buffer"
-
-
-def test_every_column_comes_back(path: Path) -> None:
-    write_arrays(path, {"capacity": 5, "nested": {"a": [1, None]}}, COLUMNS)
-    header, arrays = read_arrays(path)
-    assert header == {"capacity": 5, "nested": {"a": [1, None]}}
-    assert list(arrays) == list(COLUMNS)
-    for name, array in arrays.items():
-        assert array.dtype == COLUMNS[name].dtype
-        np.testing.assert_array_equal(array, COLUMNS[name])
-        assert array.flags.writeable
 
 
 @pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3).T, np.arange(10)[::3], np.arange(3, dtype=">i4")])
@@ -96,11 +75,6 @@ def test_other_dtypes_are_refused(dtype: str, path: Path) -> None:
         write_arrays(path, {}, {"x": np.zeros(2, dtype)})
 
 
-def test_a_header_that_is_no_json_is_refused(path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"state\['a'\] is a object"):
-        write_arrays(path, {"a": object()}, {})
-
-
 def test_a_file_of_arrays_is_known_by_its_beginning(path: Path) -> None:
     write_arrays(path, {}, {})
     assert is_array_file(path)
@@ -119,57 +93,36 @@ def test_every_flipped_byte_is_noticed(path: Path) -> None:
             read_arrays(path)
 
 
-def test_every_cut_is_noticed(path: Path) -> None:
+def test_what_is_cut_or_longer_is_noticed(path: Path) -> None:
     write_arrays(path, {"a": 1}, {"x": np.arange(5)})
     content = path.read_bytes()
-    for length in range(0, len(content), 3):
-        path.write_bytes(content[:length])
+    for other in (*(content[:length] for length in range(0, len(content), 3)), content + b"\0"):
+        path.write_bytes(other)
         with pytest.raises(CheckpointError):
             read_arrays(path)
-    path.write_bytes(content + b"\0")
-    with pytest.raises(CheckpointError, match="cut off or damaged"):
-        read_arrays(path)
 
 
-@pytest.mark.parametrize(
-    "columns",
-    [
-        '[{"name": "x", "dtype": "<f8", "shape": [281474976710655]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": [0, 281474976710655, 281474976710655]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": [' + "1," * 99 + "1]}]",
-        '[{"name": "x", "dtype": "<f8", "shape": [-1]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": [true]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": [1.0]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": 1}]',
-        '[{"name": "x", "dtype": "<f3", "shape": [0]}]',
-        '[{"name": "x", "dtype": "(9999999,9999999)f8", "shape": [0]}]',
-        '[{"name": "x", "dtype": "<M8[lightyears]", "shape": [0]}]',
-        '[{"name": "x", "dtype": "|O8", "shape": [0]}]',
-        '[{"name": "x", "dtype": "|O", "shape": [0]}]',
-        '[{"name": "x", "dtype": "|O", "shape": [0], "pickled": -1}]',
-        '[{"name": "x", "dtype": "|O", "shape": [0], "pickled": 0}]',
-        '[{"name": 3, "dtype": "<f8", "shape": [0]}]',
-        '[{"dtype": "<f8", "shape": [0]}]',
-        '[{"name": "x", "dtype": "<f8", "shape": [0]}, {"name": "x", "dtype": "<f8", "shape": [0]}]',
-        "[3]",
-        '{"x": 3}',
-        "null",
-    ],
+READABLE = ("no column that is asked for", "long double")
+LIES = (
+    {name: content for name, content in array_files().items() if name not in READABLE}
+    | {
+        "a number for a shape": described(shape=1),
+        "a truth value in a shape": described(shape=[True]),
+        "arrays in an array": described(dtype="(9999999,9999999)f8", shape=[0]),
+        "an unknown unit": described(dtype="<M8[lightyears]", shape=[0]),
+        "no pickle": described(dtype="|O", shape=[0], pickled=0),
+        "less than a pickle": described(dtype="|O", shape=[0], pickled=-1),
+    }
+    | {columns: array_file(b'{"columns": %s, "header": {}}' % columns.encode()) for columns in ("[3]", "null", "[{}]")}
 )
+
+
+@pytest.mark.parametrize("case", LIES)
 @pytest.mark.parametrize("allow_pickle", [False, True])
-def test_a_header_that_lies_is_refused(columns: str, allow_pickle: bool, path: Path) -> None:
-    head = f'{{"header": {{}}, "columns": {columns}}}'.encode()
-    start = MAGIC + struct.pack("<Q", len(head)) + head
-    path.write_bytes(seal(start + bytes(-len(start) % 64) + bytes(4) + b"END1"))
+def test_a_header_that_lies_is_refused(case: str, allow_pickle: bool, path: Path) -> None:
+    path.write_bytes(LIES[case])
     with pytest.raises(CheckpointError):
         read_arrays(path, allow_pickle=allow_pickle)
-
-
-@pytest.mark.parametrize("length", [1 << 20, 1 << 40, (1 << 64) - 1])
-def test_an_endless_header_is_refused(length: int, path: Path) -> None:
-    path.write_bytes(MAGIC + struct.pack("<Q", length) + b"{}")
-    with pytest.raises(CheckpointError, match="announces a header|cut off|JSON"):
-        read_arrays(path)
 
 
 def test_values_that_do_not_exist_are_refused(path: Path) -> None:

@@ -66,6 +66,15 @@ def test_what_takes_the_place_of_a_file_is_synced_before_with_all_that_came_earl
 
 
 @needs_proc
+def test_a_file_alone_is_synced_before_it_takes_its_place_and_its_folder_after(tmp_path: Path, synced: Synced) -> None:
+    atomic_write(tmp_path / "a", b"new")
+    assert [call.partition("-")[0] for call in synced] == [".tmp", "replace a", tmp_path.name]
+    synced.clear()
+    atomic_write(tmp_path / "a", b"newer", durable=False)
+    assert synced == ["replace a"]
+
+
+@needs_proc
 def test_the_outer_end_counts(tmp_path: Path, synced: Synced) -> None:
     with synced_together():
         with synced_together():

@@ -16,9 +16,6 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.plain_tensors import checksum, checksum_of_many, plain_tensors, tensor_writer
 from pfrl_like.storage.tensors import load_tensors
 
-DTYPES = ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"]
-DTYPES += ["uint8", "int8", "int16", "int32", "int64", "bool"]
-
 
 def round_trip(value: Any, folder: Path) -> Any:
     path = folder / "file.pt"
@@ -26,8 +23,8 @@ def round_trip(value: Any, folder: Path) -> Any:
     return load_tensors(str(path))
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_comes_back(dtype: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "complex64", "complex128"])
+def test_dtypes_that_numpy_lacks_or_few_have_come_back(dtype: str, tmp_path: Path) -> None:
     value = torch.tensor([[0, 1, 2], [3, 4, 5]]).to(getattr(torch, dtype))
     loaded = round_trip({"x": value}, tmp_path)["x"]
     assert loaded.dtype == value.dtype
@@ -41,35 +38,12 @@ def test_module_versions_come_back(tmp_path: Path) -> None:
     model.load_state_dict(loaded)
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "SGD", "RMSprop", "Adagrad", "Rprop", "LBFGS", "NAdam"])
-def test_optimiser_states_come_back(optimizer: str, tmp_path: Path) -> None:
-    model = nn.Linear(2, 3)
-    live = getattr(torch.optim, optimizer)(model.parameters(), lr=0.01)
-
-    def loss() -> torch.Tensor:
-        live.zero_grad()
-        value = model(torch.ones(1, 2)).square().sum()
-        value.backward()
-        return value
-
-    for _ in range(3):
-        live.step(loss)
-    expected = live.state_dict()
-    assert repr(round_trip(expected, tmp_path)) == repr(expected)
-
-
 def test_schedules_come_back(tmp_path: Path) -> None:
     optimizer = torch.optim.SGD(nn.Linear(1, 1).parameters(), lr=1.0)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [3, 3, 5])
     loaded = round_trip(schedule.state_dict(), tmp_path)
     assert loaded["milestones"] == collections.Counter({3: 2, 5: 1})
     schedule.load_state_dict(loaded)
-
-
-def test_torch_reads_the_files_with_weights_only(tmp_path: Path) -> None:
-    model = nn.LSTM(2, 3)
-    atomic_write(tmp_path / "file.pt", tensor_writer(model.state_dict(), "file"))
-    model.load_state_dict(torch.load(tmp_path / "file.pt", weights_only=True))
 
 
 def of_torch(value: Any, folder: Path, **options: Any) -> Any:
@@ -215,14 +189,6 @@ def test_a_damaged_state_dict_is_refused_or_read_as_it_was(tmp_path: Path) -> No
             assert loaded.keys() == expected.keys()
             assert all(torch.equal(loaded[key], expected[key]) for key in expected)
     assert refused > len(content) // 3 * 0.3
-
-
-def test_a_cut_state_dict_is_refused(tmp_path: Path) -> None:
-    content = saved(torch.nn.Linear(3, 2).state_dict())
-    for length in range(0, len(content), 7):
-        (tmp_path / "model.pt").write_bytes(content[:length])
-        with pytest.raises(CheckpointError):
-            load_tensors(str(tmp_path / "model.pt"))
 
 
 # Checksums of many values at once are those of one after the other

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dataset_parts import next_row
 
 from pfrl_like.dataset import MDPDataset
 
@@ -14,7 +15,7 @@ COLUMNS = ["observation_0", "observation_1"]
 def numbered() -> MDPDataset:
     """Two episodes, of which the second one was cut off: states 0, 1, 2 (terminal), and 3, 4."""
     row = np.arange(5.0)
-    return MDPDataset(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, row == 2, reward_convention="next_row")
+    return next_row(np.stack([row, -row], 1), 10 * row[:, None], row + 0.5, row == 2)
 
 
 def logged(**changes: Any) -> Any:
@@ -34,15 +35,6 @@ def steps_of(dataset: MDPDataset) -> list[tuple[float, float, float, int]]:
 
 
 OF_NUMBERED = [(0, 1.5, 1, 0), (1, 2.5, 2, 1), (3, 4.5, 4, 0)]
-
-
-def test_pandas_frames_come_back() -> None:
-    table = numbered().to_dataframe()
-    assert table["episode"].tolist() == [0, 0, 0, 1, 1] and table["reward"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
-    again = MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], timeout="timeout")
-    assert np.array_equal(again.rewards, numbered().rewards) and len(again) == 2
-    by_episode = MDPDataset.from_dataframe(table.drop(columns="timeout"), COLUMNS, ["action_0"], episode="episode")
-    assert steps_of(by_episode) == steps_of(again) == OF_NUMBERED
 
 
 def test_frames_say_their_convention() -> None:
@@ -70,15 +62,13 @@ def test_frames_that_pay_in_the_same_row_go_through_a_csv_file(tmp_path) -> None
 def test_only_vectors_make_columns(shape) -> None:
     observations = {"x": np.zeros((2, 1))} if shape == "nested" else np.zeros(shape)
     with pytest.raises(ValueError, match="observations: got shape .*, expected vectors"):
-        MDPDataset(
-            observations, np.zeros((2, 1)), np.zeros(2), np.array([0, 1]), reward_convention="next_row"
-        ).to_dataframe()
+        next_row(observations, np.zeros((2, 1)), np.zeros(2), np.array([0, 1])).to_dataframe()
 
 
 def test_frames_of_no_convention_or_without_a_row_are_refused() -> None:
     with pytest.raises(ValueError, match="reward_convention: got 'mine', expected 'next_row'"):
         numbered().to_dataframe(reward_convention="mine")
-    one = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1], reward_convention="next_row")
+    one = next_row(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1])
     assert len(one.to_dataframe()) == 1
     with pytest.raises(ValueError, match="'same_row' has rows for transitions, but the dataset has none"):
         one.to_dataframe(reward_convention="same_row")
@@ -138,10 +128,13 @@ def test_numbers_in_columns_of_objects_are_numbers() -> None:
         ({"observations": (name for name in COLUMNS)}, TypeError, "observations is <generator .*, expected a list of"),
         ({"observations": None}, TypeError, "observations is None, expected a list of columns"),
         ({"actions": None}, TypeError, "actions is None, expected a list of columns"),
+        ({"observations": []}, ValueError, r"observations: got \[\], expected at least one column"),
+        ({"actions": []}, ValueError, r"actions: got \[\], expected at least one column"),
+        ({"actions": "reward"}, ValueError, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them cont"),
         ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
     ],
 )
-def test_columns_that_a_frame_lacks_are_named(columns, error, message) -> None:
+def test_columns_that_a_frame_lacks_or_cannot_have_are_named(columns, error, message) -> None:
     given = {"frame": numbered().to_dataframe(), "observations": COLUMNS, "actions": ["action_0"]} | columns
     with pytest.raises(error, match=message):
         MDPDataset.from_dataframe(**given)
@@ -153,17 +146,3 @@ def test_values_that_a_frame_lacks_are_named(column) -> None:
     table.loc[3:, column] = pandas.NA
     with pytest.raises(ValueError, match=f"column '{column}' has no value in row 3"):
         MDPDataset.from_dataframe(table, COLUMNS, ["action_0"], timeout="timeout", episode="episode")
-
-
-@pytest.mark.parametrize(
-    "columns, message",
-    [
-        ({"observations": []}, r"observations: got \[\], expected at least one column"),
-        ({"actions": []}, r"actions: got \[\], expected at least one column"),
-        ({"actions": "reward"}, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them continuous"),
-    ],
-)
-def test_what_columns_cannot_be_is_refused(columns, message) -> None:
-    given = {"observations": COLUMNS, "actions": ["action_0"]} | columns
-    with pytest.raises(ValueError, match=message):
-        MDPDataset.from_dataframe(numbered().to_dataframe(), **given)
