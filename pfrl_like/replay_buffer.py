@@ -395,9 +395,7 @@ class ReplayUpdater:
                 self.update_func(buffer.sample(self.batchsize))
             return True
         if not hasattr(buffer, "sample_episodes"):
-            raise TypeError(
-                f"replay_buffer: got a {type(buffer).__name__}, expected an episodic one for episodic_update"
-            )
+            raise TypeError(f"replay_buffer: got a {type(buffer).__name__}, episodic_update needs an episodic one")
         if buffer.n_episodes < self.batchsize:
             return False
         for _ in range(self.n_times_update):

@@ -324,14 +324,9 @@ class Extra:
         Raises:
             ValueError: If an array is missing or does not fit.
         """
-        index = expect(arrays, f"{prefix}/index", (len(at),), np.int64)
-        count = int((index != 0).sum())
-        if not np.array_equal(index[index != 0], np.arange(1, count + 1)) or (count and not header["field"]):
-            raise ValueError(f"the array '{prefix}/index' does not fit")
-        rows = np.concatenate([[0], self.rows.take(count)])
-        self.index[at] = rows[index]
         if header["field"]:
-            self.set_field(Field.from_spec(self.rows, header["field"]).fill(arrays, prefix, rows[1:]))
+            self.set_field(Field.from_spec(self.rows, header["field"]))
+        self.add(arrays, prefix, np.arange(len(at)), at)
 
     def add(
         self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]
@@ -350,15 +345,10 @@ class Extra:
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:
-        """Say what the values are made of."""
+        """Say what the values are made of, and fill the row that stands for a missing one."""
         self.field = field
-        self.mark_missing()
-
-    def mark_missing(self) -> None:
-        """Fill the row that stands for a missing value."""
-        plain = None if self.field is None else self.field.plain
-        if self.name.endswith("action_mask") and plain is not None:
-            plain[0] = 1
+        if self.name.endswith("action_mask") and field.plain is not None:
+            field.plain[0] = 1
 
     @property
     def nbytes(self) -> int:

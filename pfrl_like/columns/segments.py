@@ -350,9 +350,8 @@ class _Joint:
             raise ValueError("a segment names observations that are not there")
         number = np.zeros(used[-1] + 1 if len(used) else 1, np.int64)
         links = self.links[self._within(1, len(own["reward"])) & self.shared]
-        number[own["obs_row"][links[:, 1] - self._n_steps - 1]] = [
-            self._next_row[step] for step in links[:, 0].tolist()
-        ]
+        following = own["obs_row"][links[:, 1] - self._n_steps - 1]
+        number[following] = [self._next_row[step] for step in links[:, 0].tolist()]
         new = used[number[used] == 0]
         if self.columns.obs is not None:
             number[new] = self.columns.obs.add(part, "obs", new - 1)

@@ -122,9 +122,8 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
         nested = space.spaces if space_kind(space) == kind else {}
         spaces = dict(nested if kind == "dict" else enumerate(nested))
         if spaces.keys() != parts.keys():
-            raise ValueError(
-                f"observation_space{place}: got {space}, expected a {kind.title()} of {[*parts]}, as observations are"
-            )
+            expected = f"expected a {kind.title()} of {[*parts]}, as observations are"
+            raise ValueError(f"observation_space{place}: got {space}, {expected}")
     for key, part in parts.items():
         yield from _parts(part, spaces[key], f"{place}[{key!r}]")
 

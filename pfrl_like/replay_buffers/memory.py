@@ -81,20 +81,13 @@ class StoredTransition(dict[str, Any]):
             self._refuse_removal(key)
         return super().pop(key, *default)
 
-    def popitem(self) -> Any:
-        """Refused."""
-        self._refuse_removal(next(reversed(self)))
-        return super().popitem()
+    def _refuse_removal(self, *keys: str) -> Any:
+        """Refused, but for "weight"."""
+        if keys != (WEIGHT,):
+            came = [*keys] or [*self]
+            raise TypeError(f"cannot remove {came} from a stored transition, which keeps its keys: copy it, dict(step)")
 
-    def clear(self) -> None:
-        """Refused."""
-        self._refuse_removal([*self])
-
-    def _refuse_removal(self, key: Any) -> None:
-        if key != WEIGHT:
-            raise TypeError(
-                f"cannot remove {key!r} from a stored transition, which keeps its keys: make a copy, dict(transition)"
-            )
+    popitem = clear = _refuse_removal
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -338,9 +331,7 @@ class EpisodicMemory(Memory):
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
-            raise ValueError(
-                f"episode: got {len(ended)} steps, expected one or more, of which only the last is terminal"
-            )
+            raise ValueError(f"episode: got {len(ended)} steps, expected one or more, only the last of them terminal")
         for i, step in enumerate(item, 1):
             self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
 
@@ -383,27 +374,23 @@ class OwnMemory:
     def __len__(self) -> int:
         return 0 if self.container is None else len(self.container)
 
-    def append_batch(
-        self,
-        obs: Any,
-        action: Any,
-        reward: Any,
-        next_obs: Any,
-        terminated: Any,
-        truncated: Any,
-        env_ids: Any,
-        extra: Any,
-    ) -> None:
-        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`."""
+    def append_batch(self, steps: Mapping[str, Any], terminated: Any, truncated: Any, env_ids: Any) -> None:
+        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
+
+        Args:
+            steps: Columns of their values by the keys of a transition.
+            terminated: Whether the episodes end, terminally.
+            truncated: Whether they are cut off.
+            env_ids: Which environments; None for the first ones.
+        """
         if self.container is None:
             raise TypeError(
                 "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
                 "load a saved one, or set memory to a container"
             )
-        check_rewards(reward)
-        k = len(reward)
-        columns = {"state": obs, "action": action, "reward": reward, "next_state": next_obs}
-        columns |= {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **extra}
+        check_rewards(steps["reward"])
+        k = len(steps["reward"])
+        columns = {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **steps}
         values = {name: rows_of(column, k, name) for name, column in columns.items()}
         for i, env_id in enumerate(range(k) if env_ids is None else env_ids):
             window = self._windows.setdefault(env_id, [])

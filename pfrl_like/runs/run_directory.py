@@ -155,23 +155,19 @@ def set_aside(
         atomic_write(path, encoded([table.header, *table.kept]))
     if not moved and not any(table.beyond for table in rests.values()):
         return
+    told = "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
+    if step_offset:
+        told = f"what the run had left beyond step {step_offset:,} is now in %s"
+    elif in_vain:
+        told = "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
     follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
-    logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
+    logger.log(logging.INFO if follows else logging.WARNING, told, folder)
 
 
 def _is_of_tensorboard(name: str) -> bool:
     """Whether a file for TensorBoard is an earlier run's: of this process it may also be the user's, and open."""
     from_here = f".{os.getpid()}." in name and not name.endswith(EVENTS_OF_A_RUN)
     return name.startswith("events.out.tfevents.") and not from_here
-
-
-def _told(step_offset: int, in_vain: bool) -> str:
-    """What to say of the folder that all has been moved into."""
-    if step_offset:
-        return f"what the run had left beyond step {step_offset:,} is now in %s"
-    if in_vain:
-        return "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
-    return "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
 
 
 class _Parted(NamedTuple):
@@ -192,9 +188,8 @@ def _split(path: str, step_offset: int) -> _Parted:
     for line in whole[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    n_damaged = (
-        len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + sum(len(line) >= LONGEST_LINE for line in torn)
-    )
+    too_long = sum(len(line) >= LONGEST_LINE for line in torn)
+    n_damaged = len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + too_long
     return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 

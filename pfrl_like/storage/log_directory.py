@@ -92,9 +92,7 @@ class MappedFile(OpenFile):
             CheckpointError: If there is no room for it, or it may not grow.
         """
         if size > self.size and not self.grows:
-            raise CheckpointError(
-                self.path, f"has {self.size} bytes, expected {size} at least: it is cut off or damaged"
-            )
+            raise CheckpointError(self.path, f"has {self.size} bytes, expected {size} at least: it is cut off")
         try:
             if size > self.size:
                 self._grow(size)
@@ -207,9 +205,8 @@ class LogDirectory:
         make_directory(path)
         known = {META, *LOCK_FILES}
         if strange := [name for name in names_in(path) if name not in known and not _OWN.fullmatch(name)]:
-            raise CheckpointError(
-                path, f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
-            )
+            reason = f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
+            raise CheckpointError(path, reason)
         self._lock = WriterLock(path)
 
     # Reading
