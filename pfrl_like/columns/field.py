@@ -324,9 +324,14 @@ class Extra:
         Raises:
             ValueError: If an array is missing or does not fit.
         """
+        index = expect(arrays, f"{prefix}/index", (len(at),), np.int64)
+        count = int((index != 0).sum())
+        if not np.array_equal(index[index != 0], np.arange(1, count + 1)) or (count and not header["field"]):
+            raise ValueError(f"the array '{prefix}/index' does not fit")
+        rows = np.concatenate([[0], self.rows.take(count)])
+        self.index[at] = rows[index]
         if header["field"]:
-            self.set_field(Field.from_spec(self.rows, header["field"]))
-        self.add(arrays, prefix, np.arange(len(at)), at)
+            self.set_field(Field.from_spec(self.rows, header["field"]).fill(arrays, prefix, rows[1:]))
 
     def add(
         self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]

@@ -1,6 +1,7 @@
 """Columns of stacked frames that store every frame once, in memory or in files that are mapped."""
 
 from collections.abc import Callable, Container, Mapping
+from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -157,13 +158,6 @@ _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
 
 
-class _Numbers:
-    """Holds the frame numbers of rows."""
-
-    data: NDArray[np.int64]
-    sums: NDArray[np.uint32] | None
-
-
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
@@ -190,17 +184,19 @@ class FrameLeaf(ArrayLeaf):
         self.frames.values(self, self.frame_shape, self.dtype)
         # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
-        self._numbers = _Numbers()
+        self._numbers: Any = SimpleNamespace()  # its `data` are the frame numbers of rows
         rows.values(self._numbers, (depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # how many stacks show a frame
-        _keep_freed_memory()
+        # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in
+        # takes three times as long as filling them. Freeing a larger block, never touched, raises what it keeps.
+        np.empty(_LARGE_BLOCK, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
     @property
-    def index(self) -> NDArray[np.int64]:
+    def index(self) -> Any:
         """The frame numbers of each row."""
         return self._numbers.data
 
@@ -410,9 +406,3 @@ def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
         if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
             return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
     return None
-
-
-def _keep_freed_memory() -> None:
-    # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in takes
-    # three times as long as filling them. Freeing one larger block, which is never touched, raises what it keeps.
-    np.empty(_LARGE_BLOCK, np.uint8)

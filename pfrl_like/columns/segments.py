@@ -145,8 +145,7 @@ def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
     """Which parts of steps (state, next state, anything else) have changed since an edit of this number, [n, 3]."""
     if store.edited is None:
         return np.zeros((len(rows), 3), np.bool_)
-    changed: NDArray[np.bool_] = store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
-    return changed
+    return store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
@@ -340,8 +339,7 @@ class _Joint:
     def _within(self, side: int, count: int) -> NDArray[np.bool_]:
         """Which links have this side among the next `count` steps."""
         step = self.links[:, side] - self._n_steps
-        within: NDArray[np.bool_] = (step > 0) & (step <= count)
-        return within
+        return (step > 0) & (step <= count)
 
     def _add_observations(self, part: Arrays, own: Arrays, further: Sequence[int]) -> Indices:
         """Store those observations of a part that are not there yet; returns the row of each."""

@@ -33,27 +33,17 @@ class PersistentBuffer(RewindingBuffer):
     (at the next step), at `close` and in `state_dict`.
     """
 
-    def _open(
-        self,
-        dirname: str | os.PathLike[str],
-        ancestor: str | os.PathLike[str] | None,
-        logger: logging.Logger | None,
-        shard: str | None,
-        sync_every: int,
-        sync_seconds: float,
-        journal_length: int,
-    ) -> None:
-        for name, value, least in (("sync_every", sync_every, 1), ("journal_length", journal_length, 1)):
-            if value < least:
+    def _open(self, dirname: Any, ancestor: Any, logger: Any, shard: str | None, every: tuple[int, float, int]) -> None:
+        self.sync_every, self.sync_seconds, self.journal_length = every
+        for name, least in (("sync_every", 1), ("sync_seconds", 0), ("journal_length", 1)):
+            if not (value := getattr(self, name)) >= least:
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
-        if not sync_seconds >= 0:
-            raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0 seconds")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
         given = None if ancestor is None else os.fspath(ancestor)
         whole, source = diverted(os.path.abspath(dirname), given, shard)  # the process may go elsewhere later
         self.dirname = whole if shard is None else os.path.join(whole, shard)
-        self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
+
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
         self._wanted_capacity = self._capacity  # which a directory with more items gets at the end of its restoring
@@ -324,7 +314,7 @@ class PersistentReplayBuffer(PersistentBuffer):
     ) -> None:
         super().__init__(capacity, num_steps, rng=rng)
         shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+        self._open(dirname, ancestor, logger, shard, (sync_every, sync_seconds, journal_length))
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
@@ -366,7 +356,7 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
     ) -> None:
         EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
         shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+        self._open(dirname, ancestor, logger, shard, (sync_every, sync_seconds, journal_length))
 
     def close(self) -> None:
         super().close()

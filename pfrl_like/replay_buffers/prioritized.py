@@ -80,8 +80,7 @@ class PriorityWeightError:
             error = np.maximum(error, self.error_min)
         if self.error_max is not None:
             error = np.minimum(error, self.error_max)
-        priority: Floats = (error + self.eps) ** self.alpha
-        return priority
+        return (error + self.eps) ** self.alpha
 
     @property
     def waits_for_errors(self) -> bool:

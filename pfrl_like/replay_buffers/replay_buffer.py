@@ -395,8 +395,7 @@ class ReplayBuffer(SavedBuffer):
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""
-        rows: Indices = self._ring[index % len(self._ring)]
-        return rows
+        return self._ring[index % len(self._ring)]
 
     def _items(self, index: Indices) -> list[StoredItem]:
         """Items as PFRL gives them, by sequence number."""
