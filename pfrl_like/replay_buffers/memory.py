@@ -248,10 +248,12 @@ class Memory(Sequence[Any]):
 class PrioritizedMemory(Memory):
     """The items of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
 
+    _plain: type[Memory] = Memory
+
     @property
     def data(self) -> Memory:
-        """The items."""
-        return Memory(self.buffer)
+        """The items, or episodes."""
+        return self._plain(self.buffer)
 
     @property
     def max_priority(self) -> float:
@@ -259,11 +261,8 @@ class PrioritizedMemory(Memory):
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition; without a priority it gets the largest so far."""
+        """Store an item of one transition, or an episode; without a priority it gets what the buffer gives new ones."""
         super().append(item)
-        self._set_newest(priority)
-
-    def _set_newest(self, priority: float | None) -> None:
         if priority is not None:
             priorities = self.buffer._priorities
             priorities.set([priorities.end - 1], [priority])
@@ -336,20 +335,10 @@ class EpisodicMemory(Memory):
             self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
 
 
-class PrioritizedEpisodicMemory(EpisodicMemory, PrioritizedMemory):
+class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
     """The episodes of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    @property
-    def data(self) -> EpisodicMemory:
-        """The episodes."""
-        return EpisodicMemory(self.buffer)
-
-    def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an episode; without a priority it gets what the buffer gives to new ones."""
-        EpisodicMemory.append(self, item)
-        self._set_newest(priority)
-
-    sample = PrioritizedMemory.sample
+    _plain = EpisodicMemory
 
 
 class OwnMemory:

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import re
 import secrets
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -112,6 +111,11 @@ class SavedBuffer(AbstractReplayBuffer):
     _resumed: set[Any]
     _own: OwnMemory | None
     _increments: dict[str, str]  # tables of the increments that this content goes on from, and where they were written
+    stored_steps: Callable[[], tuple[Columns, Indices]]
+    _own_in_columns: Callable[[OwnMemory], "SavedBuffer"]
+    _rows: Callable[[Indices], Indices]
+    _evict: Callable[[], None]
+    _drop_items: Callable[[int], None]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
@@ -368,26 +372,6 @@ class SavedBuffer(AbstractReplayBuffer):
             self._increments = {table.name: table.path_in(folder)}
 
     # What the buffers fill in
-
-    @abstractmethod
-    def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store, and the rows of all its steps."""
-
-    @abstractmethod
-    def _own_in_columns(self, own: OwnMemory) -> "SavedBuffer":
-        """The content of a container of the user's, in columns."""
-
-    @abstractmethod
-    def _rows(self, index: Indices) -> Indices:
-        """Rows of items, by sequence number."""
-
-    @abstractmethod
-    def _evict(self) -> None:
-        """Drop what is beyond the capacity."""
-
-    @abstractmethod
-    def _drop_items(self, count: int) -> None:
-        """Drop the oldest items."""
 
     def _load_order(
         self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
