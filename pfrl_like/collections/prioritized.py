@@ -162,17 +162,13 @@ class SumTree:
             blocks = slots >> BRANCHING_BITS
             self._sums[depth][blocks] = _blocks_of(self._sums[depth - 1]).take(blocks, axis=0).sum(axis=1)
             if self._mins is not None:
-                self._refresh_mins(depth, blocks)
+                if depth == 1:
+                    children = _where_positive(_blocks_of(self._sums[0]).take(blocks, axis=0))
+                else:
+                    children = _blocks_of(self._mins[depth - 2]).take(blocks, axis=0)
+                self._mins[depth - 1][blocks] = children.min(axis=1)
             slots = blocks
         np.add.accumulate(self._sums[-1], out=self._root_ends[1:])
-
-    def _refresh_mins(self, depth: int, blocks: Slots) -> None:
-        assert self._mins is not None
-        if depth == 1:
-            children = _where_positive(_blocks_of(self._sums[0]).take(blocks, axis=0))
-        else:
-            children = _blocks_of(self._mins[depth - 2]).take(blocks, axis=0)
-        self._mins[depth - 1][blocks] = children.min(axis=1)
 
 
 def _padded(n: int) -> int:

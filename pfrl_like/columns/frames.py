@@ -294,7 +294,6 @@ class FrameLeaf(ArrayLeaf):
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Where the stacks in these rows lie."""
-        assert self.sums is not None
         places = np.empty(len(rows), self.place_dtype)
         places["frames"] = self.index.take(rows, 0)
         places["sums"] = self.sums.take(places["frames"])
@@ -302,7 +301,6 @@ class FrameLeaf(ArrayLeaf):
 
     def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
         """Say where the stacks in these rows lie; `settle` has to follow."""
-        assert self.sums is not None
         frames = self._frames_in(places)
         self.index[rows] = frames
         self.sums[frames] = places["sums"]

@@ -25,7 +25,7 @@ class Holder(Protocol):
     """What has values in a row each."""
 
     data: NDArray[Any]
-    sums: NDArray[np.uint32] | None
+    sums: Any
 
 
 class Rows:
@@ -158,7 +158,7 @@ class ArrayLeaf:
     """
 
     data: NDArray[Any]
-    sums: NDArray[np.uint32] | None = None
+    sums: Any = None
 
     def __init__(self, rows: Rows, shape: tuple[int, ...], dtype: DTypeLike, strict: bool) -> None:
         self.shape = tuple(shape)
@@ -230,7 +230,6 @@ class ArrayLeaf:
 
     def seal(self, row: int) -> None:
         """Note the checksum of a row of `data`, which has just been filled."""
-        assert self.sums is not None
         self.sums[row] = zlib.crc32(self.data[row : row + 1].data)
 
     def seal_many(self, rows: NDArray[np.int64]) -> None:
@@ -246,12 +245,10 @@ class ArrayLeaf:
 
     def place(self, row: int) -> bytes:
         """`places` of one row, as bytes."""
-        assert self.sums is not None
         return _SUM.pack(self.sums.item(row))
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """What `take_places` needs to find the values of these rows in the files again, shape [n]."""
-        assert self.sums is not None
         places = np.empty(len(rows), self.place_dtype)
         places["sum"] = self.sums.take(rows)
         return places
@@ -262,7 +259,6 @@ class ArrayLeaf:
         Raises:
             ValueError: If they cannot.
         """
-        assert self.sums is not None
         self.sums[rows] = places["sum"]
 
     def keep(self, save: str, places: NDArray[Any]) -> None:
@@ -270,7 +266,6 @@ class ArrayLeaf:
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
         """Whether the value of one of these rows is not what was stored."""
-        assert self.sums is not None
         return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
     def settle(self, rows: NDArray[np.int64]) -> None:

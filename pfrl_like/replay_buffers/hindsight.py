@@ -336,5 +336,5 @@ def _values(
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
         came = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
-        raise ValueError(f"{name}: gave {came} for {len(achieved)} steps, expected a number each: goals come stacked")
+        raise ValueError(f"{name}: gave {came} for {len(achieved)} steps, expected a number for each of stacked goals")
     return values

@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -90,7 +90,9 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = _capacity_in(logged.header, self.dirname, self._wanted_capacity)
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # older directories lack it
+        if capacity is not None and (type(capacity) is not int or capacity < 1):
+            raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         whole = self._replay(logged, files, len(logged.records))
         if whole < len(logged.records):
             self._use(files)
@@ -313,8 +315,7 @@ class PersistentReplayBuffer(PersistentBuffer):
         journal_length: int = 20_000,
     ) -> None:
         super().__init__(capacity, num_steps, rng=rng)
-        shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, (sync_every, sync_seconds, journal_length))
+        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
@@ -355,8 +356,7 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         journal_length: int = 20_000,
     ) -> None:
         EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
-        shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, (sync_every, sync_seconds, journal_length))
+        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
 
     def close(self) -> None:
         super().close()
@@ -365,15 +365,3 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
 
     def _in_memory(self) -> ReplayBuffer:
         return EpisodicReplayBuffer(self._capacity)
-
-
-def _capacity_in(header: Mapping[str, Any], dirname: str, wanted: int | None) -> int | None:
-    """The capacity that a directory was written with; the one asked for where older directories do not tell.
-
-    Raises:
-        CheckpointError: If it is none.
-    """
-    capacity = header.get(CAPACITY, wanted)
-    if capacity is not None and (type(capacity) is not int or capacity < 1):
-        raise CheckpointError(dirname, f"is damaged: its capacity is {capacity!r:.80}")
-    return capacity
