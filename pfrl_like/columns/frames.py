@@ -1,7 +1,6 @@
 """Columns of stacked frames that store every frame once, in memory or in files that are mapped."""
 
 from collections.abc import Callable, Container, Mapping
-from types import SimpleNamespace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -158,6 +157,13 @@ _LARGE_BLOCK = 24 << 20
 _OWN_MAPPING = 1 << 20
 
 
+class _Numbers:
+    """Holds the frame numbers of rows."""
+
+    data: NDArray[np.int64]
+    sums: Any = None
+
+
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
@@ -184,7 +190,7 @@ class FrameLeaf(ArrayLeaf):
         self.frames.values(self, self.frame_shape, self.dtype)
         # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
-        self._numbers: Any = SimpleNamespace()  # its `data` are the frame numbers of rows
+        self._numbers = _Numbers()
         rows.values(self._numbers, (depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
@@ -196,7 +202,7 @@ class FrameLeaf(ArrayLeaf):
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
     @property
-    def index(self) -> Any:
+    def index(self) -> NDArray[np.int64]:
         """The frame numbers of each row."""
         return self._numbers.data
 
