@@ -42,8 +42,10 @@ def dataset_of_file(path: Path) -> MDPDataset:
         MissingDependencyError: If h5py is not installed.
     """
     flat = read_hdf5(str(path))
-    with refused(path, "holds no dataset"):
+    try:
         return MDPDataset.of_table(*table_of(_with_cuts(flat), flat.convention or SAME_ROW, flat.discrete))
+    except ValueError as error:
+        raise CheckpointError(path, str(error)) from error
 
 
 def _with_cuts(flat: Flat) -> Flat:
