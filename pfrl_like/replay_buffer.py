@@ -390,16 +390,14 @@ class ReplayUpdater:
         buffer: Any = self.replay_buffer
         if len(buffer) < self.replay_start_size or iteration % self.update_interval:
             return False
-        if not self.episodic_update:
-            for _ in range(self.n_times_update):
-                self.update_func(buffer.sample(self.batchsize))
-            return True
-        if not hasattr(buffer, "sample_episodes"):
-            raise TypeError(
-                f"replay_buffer: got a {type(buffer).__name__}, expected an episodic one for episodic_update"
-            )
-        if buffer.n_episodes < self.batchsize:
-            return False
+        if self.episodic_update:
+            if not hasattr(buffer, "sample_episodes"):
+                raise TypeError(f"replay_buffer: got a {type(buffer).__name__}, episodic_update needs an episodic one")
+            if buffer.n_episodes < self.batchsize:
+                return False
         for _ in range(self.n_times_update):
-            self.update_func(buffer.sample_episodes(self.batchsize, self.episodic_update_len))
+            if self.episodic_update:
+                self.update_func(buffer.sample_episodes(self.batchsize, self.episodic_update_len))
+            else:
+                self.update_func(buffer.sample(self.batchsize))
         return True

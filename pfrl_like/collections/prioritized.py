@@ -162,17 +162,13 @@ class SumTree:
             blocks = slots >> BRANCHING_BITS
             self._sums[depth][blocks] = _blocks_of(self._sums[depth - 1]).take(blocks, axis=0).sum(axis=1)
             if self._mins is not None:
-                self._refresh_mins(depth, blocks)
+                if depth == 1:
+                    children = _where_positive(_blocks_of(self._sums[0]).take(blocks, axis=0))
+                else:
+                    children = _blocks_of(self._mins[depth - 2]).take(blocks, axis=0)
+                self._mins[depth - 1][blocks] = children.min(axis=1)
             slots = blocks
         np.add.accumulate(self._sums[-1], out=self._root_ends[1:])
-
-    def _refresh_mins(self, depth: int, blocks: Slots) -> None:
-        assert self._mins is not None
-        if depth == 1:
-            children = _where_positive(_blocks_of(self._sums[0]).take(blocks, axis=0))
-        else:
-            children = _blocks_of(self._mins[depth - 2]).take(blocks, axis=0)
-        self._mins[depth - 1][blocks] = children.min(axis=1)
 
 
 def _padded(n: int) -> int:
@@ -259,22 +255,37 @@ class Priorities:
         self._flush()
         return float(self._probability(np.float64(self._tree.min()), uniform_ratio))
 
-    def set(self, index: ArrayLike, priority: ArrayLike) -> None:
+    def set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
         """Write the priorities of items; those that have left are skipped.
 
         Args:
             index: Sequence numbers, shape [n]; of a repeated one the last counts.
             priority: Their priorities, shape [n].
 
+        Returns:
+            Those that were written.
+
         Raises:
             ValueError: If a priority is not positive, a number was never given to an item, or the lengths differ.
             NonFiniteError: If a priority is not finite. Nothing is changed in either case.
         """
-        self._set(index, priority)
+        index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
+        if index.ndim != 1 or index.shape != priority.shape:
+            raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
+        check_priorities(priority)
+        age = (index - self.first).view(np.uint64)  # the index of an item that has left comes out huge
+        if age.max(initial=0) >= len(self):
+            if index.max(initial=-1) >= self.end:  # an empty queue has no index either
+                raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
+            alive = index >= self.first
+            index, priority = index[alive], priority[alive]
+        self._flush()
+        self._tree[self._slots(index)] = priority
+        return priority
 
     def update(self, index: ArrayLike, priority: ArrayLike) -> None:
         """Like `set`, but the priorities count for the largest so far."""
-        written = self._set(index, priority)
+        written = self.set(index, priority)
         if len(written):
             self.max_priority = max(self.max_priority, largest(written))
 
@@ -313,21 +324,6 @@ class Priorities:
             raise ValueError(f"new items have other priorities than the largest so far, {priorities.max_priority}")
         priorities.append(len(values) - written)
         return priorities
-
-    def _set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
-        index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
-        if index.ndim != 1 or index.shape != priority.shape:
-            raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
-        check_priorities(priority)
-        age = (index - self.first).view(np.uint64)  # the index of an item that has left comes out huge
-        if age.max(initial=0) >= len(self):
-            if index.max(initial=-1) >= self.end:  # an empty queue has no index either
-                raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
-            alive = index >= self.first
-            index, priority = index[alive], priority[alive]
-        self._flush()
-        self._tree[self._slots(index)] = priority
-        return priority
 
     def _slots(self, index: Index) -> Index:
         return index & (len(self._tree) - 1)

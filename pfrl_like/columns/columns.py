@@ -66,7 +66,10 @@ class Columns(Steps):
         ):
             obs, action, next_obs = self._checked(obs, action, next_obs, extra)
             plain = self.plain
-        checked = self._checked_extras(extra) if extra or self.extras else None
+        checked = None
+        if extra or self.extras:
+            self._check_names(extra)
+            checked = {k: self.extras[k].check(value) if k in self.extras else value for k, value in extra.items()}
         run = self.running.get(env_id)
         if run is None:
             run = self.running[env_id] = Running()
@@ -336,9 +339,8 @@ class Columns(Steps):
         if next_actions and "next_action" not in values:
             values["next_action"] = links.next_actions(self, last, device)
         others = {name: values.pop(name) for name in self.extras if name in values and name not in _BATCH_FIELDS}
-        return Batch(
-            **values, index=index, extra=others or None, lengths=None if lengths is None else from_numpy(lengths)
-        )
+        packed = None if lengths is None else from_numpy(lengths)
+        return Batch(**values, index=index, extra=others or None, lengths=packed)
 
     def further(self, rows: Indices) -> dict[str, Any]:
         """What the extras hold for these steps, as stacked arrays [N, ...] by name; those that all of them have."""

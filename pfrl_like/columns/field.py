@@ -350,15 +350,10 @@ class Extra:
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:
-        """Say what the values are made of."""
+        """Say what the values are made of, and fill the row that stands for a missing one."""
         self.field = field
-        self.mark_missing()
-
-    def mark_missing(self) -> None:
-        """Fill the row that stands for a missing value."""
-        plain = None if self.field is None else self.field.plain
-        if self.name.endswith("action_mask") and plain is not None:
-            plain[0] = 1
+        if self.name.endswith("action_mask") and field.plain is not None:
+            field.plain[0] = 1
 
     @property
     def nbytes(self) -> int:

@@ -161,7 +161,7 @@ class _Numbers:
     """Holds the frame numbers of rows."""
 
     data: NDArray[np.int64]
-    sums: NDArray[np.uint32] | None
+    sums: Any = None
 
 
 class FrameLeaf(ArrayLeaf):
@@ -196,7 +196,9 @@ class FrameLeaf(ArrayLeaf):
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
         self._uses = [0] * self.frames.size  # how many stacks show a frame
-        _keep_freed_memory()
+        # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in
+        # takes three times as long as filling them. Freeing a larger block, never touched, raises what it keeps.
+        np.empty(_LARGE_BLOCK, np.uint8)
         self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
 
     @property
@@ -298,7 +300,6 @@ class FrameLeaf(ArrayLeaf):
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Where the stacks in these rows lie."""
-        assert self.sums is not None
         places = np.empty(len(rows), self.place_dtype)
         places["frames"] = self.index.take(rows, 0)
         places["sums"] = self.sums.take(places["frames"])
@@ -306,7 +307,6 @@ class FrameLeaf(ArrayLeaf):
 
     def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
         """Say where the stacks in these rows lie; `settle` has to follow."""
-        assert self.sums is not None
         frames = self._frames_in(places)
         self.index[rows] = frames
         self.sums[frames] = places["sums"]
@@ -410,9 +410,3 @@ def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
         if joined.size == array.size and joined.reshape(array.shape).tobytes() == array.tobytes():
             return FrameLeaf(rows, array.shape, dtype, shape, depth, axis)
     return None
-
-
-def _keep_freed_memory() -> None:
-    # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in takes
-    # three times as long as filling them. Freeing one larger block, which is never touched, raises what it keeps.
-    np.empty(_LARGE_BLOCK, np.uint8)

@@ -25,7 +25,7 @@ class Holder(Protocol):
     """What has values in a row each."""
 
     data: NDArray[Any]
-    sums: NDArray[np.uint32] | None
+    sums: Any
 
 
 class Rows:
@@ -158,7 +158,7 @@ class ArrayLeaf:
     """
 
     data: NDArray[Any]
-    sums: NDArray[np.uint32] | None = None
+    sums: Any = None
 
     def __init__(self, rows: Rows, shape: tuple[int, ...], dtype: DTypeLike, strict: bool) -> None:
         self.shape = tuple(shape)
@@ -192,9 +192,8 @@ class ArrayLeaf:
                 if self.dtype.kind not in "iu" or bool((cast == array).all()):
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
-        hint = ""
-        if self.strict and array is not None and array.shape == shape:
-            hint = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it"
+        is_cast = self.strict and array is not None and array.shape == shape
+        hint = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it" * is_cast
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
     def put(self, row: int, value: NDArray[Any], like: int) -> None:
@@ -231,8 +230,7 @@ class ArrayLeaf:
 
     def seal(self, row: int) -> None:
         """Note the checksum of a row of `data`, which has just been filled."""
-        assert self.sums is not None
-        self.sums[row] = _checksum(self.data[row : row + 1])
+        self.sums[row] = zlib.crc32(self.data[row : row + 1].data)
 
     def seal_many(self, rows: NDArray[np.int64]) -> None:
         """The same for several rows; nothing where no checksums are kept."""
@@ -247,12 +245,10 @@ class ArrayLeaf:
 
     def place(self, row: int) -> bytes:
         """`places` of one row, as bytes."""
-        assert self.sums is not None
         return _SUM.pack(self.sums.item(row))
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """What `take_places` needs to find the values of these rows in the files again, shape [n]."""
-        assert self.sums is not None
         places = np.empty(len(rows), self.place_dtype)
         places["sum"] = self.sums.take(rows)
         return places
@@ -263,7 +259,6 @@ class ArrayLeaf:
         Raises:
             ValueError: If they cannot.
         """
-        assert self.sums is not None
         self.sums[rows] = places["sum"]
 
     def keep(self, save: str, places: NDArray[Any]) -> None:
@@ -271,9 +266,7 @@ class ArrayLeaf:
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
         """Whether the value of one of these rows is not what was stored."""
-        assert self.sums is not None
-        sums = self.sums.take(rows).tolist()
-        return any(_checksum(self.data[row : row + 1]) != sum_ for row, sum_ in zip(rows.tolist(), sums, strict=True))
+        return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
     def settle(self, rows: NDArray[np.int64]) -> None:
         """Say that these rows, and no others, are in use."""
@@ -331,10 +324,7 @@ class ObjectLeaf(ArrayLeaf):
         """The values in an array of objects."""
         if len(values) != count:
             raise ValueError(f"{name}: got {len(values)} values, expected {count}")
-        array = np.empty(count, object)
-        for i, value in enumerate(values):
-            array[i] = value
-        return array
+        return np.fromiter(values, object, count)
 
     def same(self, row: int, value: Any) -> bool:
         """Whether a row holds this very object; equality of unknown objects may be costly or undefined."""
@@ -367,15 +357,9 @@ def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
     array = arrays.get(name)
     if array is None:
         raise ValueError(f"the array {name!r} is missing")
-    if array.shape != shape or array.dtype != np.dtype(dtype):
-        raise ValueError(
-            f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {np.dtype(dtype)}"
-        )
+    if array.shape != shape or array.dtype != (dtype := np.dtype(dtype)):
+        raise ValueError(f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {dtype}")
     return array
-
-
-def _checksum(values: Any) -> int:
-    return zlib.crc32(values)
 
 
 def _holds_arrays(value: Any) -> bool:

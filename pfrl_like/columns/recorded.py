@@ -156,9 +156,7 @@ class RecordedColumns(Columns):
 
     def _refuse_name(self, env_id: Any) -> None:
         if env_id not in self._numbers and id_to_json(env_id) is None:
-            raise ValueError(
-                f"env_id: got {env_id!r}, expected an integer, a string or a tuple of such, which a file can hold"
-            )
+            raise ValueError(f"env_id: got {env_id!r}, expected an integer, a string or a tuple of such, for a file")
 
     # Records
 

@@ -145,8 +145,7 @@ def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
     """Which parts of steps (state, next state, anything else) have changed since an edit of this number, [n, 3]."""
     if store.edited is None:
         return np.zeros((len(rows), 3), np.bool_)
-    changed: NDArray[np.bool_] = store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
-    return changed
+    return store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
@@ -340,8 +339,7 @@ class _Joint:
     def _within(self, side: int, count: int) -> NDArray[np.bool_]:
         """Which links have this side among the next `count` steps."""
         step = self.links[:, side] - self._n_steps
-        within: NDArray[np.bool_] = (step > 0) & (step <= count)
-        return within
+        return (step > 0) & (step <= count)
 
     def _add_observations(self, part: Arrays, own: Arrays, further: Sequence[int]) -> Indices:
         """Store those observations of a part that are not there yet; returns the row of each."""
@@ -350,9 +348,8 @@ class _Joint:
             raise ValueError("a segment names observations that are not there")
         number = np.zeros(used[-1] + 1 if len(used) else 1, np.int64)
         links = self.links[self._within(1, len(own["reward"])) & self.shared]
-        number[own["obs_row"][links[:, 1] - self._n_steps - 1]] = [
-            self._next_row[step] for step in links[:, 0].tolist()
-        ]
+        following = own["obs_row"][links[:, 1] - self._n_steps - 1]
+        number[following] = [self._next_row[step] for step in links[:, 0].tolist()]
         new = used[number[used] == 0]
         if self.columns.obs is not None:
             number[new] = self.columns.obs.add(part, "obs", new - 1)

@@ -1,7 +1,7 @@
 """The content of a store as a JSON header and named arrays, or as the rows of files that hold it, and back."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -72,9 +72,7 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
     ]
     ids = [id_to_json(env_id) for env_id in columns.running]
     if any(env_id is None for env_id in ids):
-        arrays["env_ids"] = np.empty(len(ids), object)
-        for i, env_id in enumerate(columns.running):
-            arrays["env_ids"][i] = env_id
+        arrays["env_ids"] = np.fromiter(columns.running, object, len(ids))
     else:
         header["env_ids"] = ids
     return header, arrays
@@ -155,7 +153,8 @@ def link_steps(
     columns.note_inner_ends(steps)
     columns.names = None if header["names"] is None else set(header["names"])
     columns.lacks_next = bool(header["lacks_next"])
-    columns.running = dict(zip(_env_ids(header, arrays), map(_running, header["running"]), strict=True))
+    running = [Running(int(tail), int(pending), [*map(int, waiting)]) for tail, pending, waiting in header["running"]]
+    columns.running = dict(zip(_env_ids(header, arrays), running, strict=True))
     tails = sorted(run.tail for run in columns.running.values() if run.tail)
     if tails != np.sort(steps[successor == RUNNING]).tolist():
         raise ValueError("the running episodes do not fit the steps")
@@ -169,12 +168,6 @@ def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int
     if count and not (low <= array.min() and array.max() <= high):
         raise ValueError(f"the array {name!r} holds row numbers out of range")
     return array
-
-
-def _running(parts: Sequence[Any]) -> Running:
-    run = Running()
-    run.tail, run.pending, run.waiting = int(parts[0]), int(parts[1]), [int(row) for row in parts[2]]
-    return run
 
 
 def id_to_json(env_id: Any) -> list[Any] | None:
@@ -282,8 +275,10 @@ def settle(columns: Columns, rows: Indices, check: bool = False) -> None:
 
 
 def _places(field: Field, rows: Indices, prefix: str) -> dict[str, NDArray[Any]]:
-    places = {f"{prefix}/{i}": _as_bytes(leaf.places(rows)) for i, leaf in enumerate(field.leaves)}
-    return {f"{prefix}/rows": rows, **places}
+    arrays: dict[str, NDArray[Any]] = {f"{prefix}/rows": rows}
+    for i, leaf in enumerate(field.leaves):
+        arrays[f"{prefix}/{i}"] = leaf.places(rows).view(np.uint8).reshape(len(rows), leaf.place_dtype.itemsize)
+    return arrays
 
 
 def _take_places(field: Field, arrays: Mapping[str, NDArray[Any]], prefix: str) -> None:
@@ -304,10 +299,6 @@ def _rows_in(rows: Rows, arrays: Mapping[str, NDArray[Any]], prefix: str) -> Ind
 def _places_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str, count: int) -> NDArray[Any]:
     places = expect(arrays, name, (count, leaf.place_dtype.itemsize), np.uint8)
     return np.ascontiguousarray(places).reshape(-1).view(leaf.place_dtype)
-
-
-def _as_bytes(places: NDArray[Any]) -> NDArray[np.uint8]:
-    return places.view(np.uint8).reshape(len(places), places.dtype.itemsize)
 
 
 class SharedRows(Rows):

@@ -1,5 +1,6 @@
 """What a store of steps is made of: its columns, what they accept, and where each running episode stands."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
 }
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Running:
     """Where the running episode of one environment stands.
 
@@ -35,12 +37,9 @@ class Running:
         waiting: For the user of the store: steps that have not become samplable yet.
     """
 
-    __slots__ = ("pending", "tail", "waiting")
-
-    def __init__(self) -> None:
-        self.tail = 0
-        self.pending = 0
-        self.waiting: list[int] = []
+    tail: int = 0
+    pending: int = 0
+    waiting: list[int] = dataclasses.field(default_factory=list)
 
 
 class Steps:
@@ -135,10 +134,6 @@ class Steps:
                 raise ValueError(f"extra keywords: got {bad}, expected names other than {list(_RESERVED)}")
         elif extra.keys() - OPTIONAL != self.names:
             raise ValueError(f"extra keywords: got {sorted(extra)}, expected {sorted(self.names)} as in the first step")
-
-    def _checked_extras(self, extra: Mapping[str, Any]) -> dict[str, Any]:
-        self._check_names(extra)
-        return {name: self.extras[name].check(value) if name in self.extras else value for name, value in extra.items()}
 
     def _checked_many_extras(self, extra: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
         self._check_names(extra)

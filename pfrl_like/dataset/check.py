@@ -122,9 +122,8 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
         nested = space.spaces if space_kind(space) == kind else {}
         spaces = dict(nested if kind == "dict" else enumerate(nested))
         if spaces.keys() != parts.keys():
-            raise ValueError(
-                f"observation_space{place}: got {space}, expected a {kind.title()} of {[*parts]}, as observations are"
-            )
+            expected = f"expected a {kind.title()} of {[*parts]}, as observations are"
+            raise ValueError(f"observation_space{place}: got {space}, {expected}")
     for key, part in parts.items():
         yield from _parts(part, spaces[key], f"{place}[{key!r}]")
 
@@ -158,8 +157,7 @@ def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
         start = int(getattr(space, "start", 0))
         if values.ndim != 1:
             raise ValueError(f"{name}: got {space}, which is discrete, but the values have shape {values.shape}")
-        within: NDArray[np.bool_] = (values >= start) & (values < start + int(space.n))
-        return within
+        return (values >= start) & (values < start + int(space.n))
     if not hasattr(space, "low") or tuple(space.shape) != values.shape[1:]:
         raise ValueError(f"{name}: got {space}, expected a Box of shape {values.shape[1:]}, or Discrete")
     inside: NDArray[np.bool_] = ((values >= space.low) & (values <= space.high)).reshape(len(values), -1).all(1)

@@ -289,8 +289,8 @@ def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
         raise ValueError(f"{name}: got arrays of lengths {[len(array) for array in plain]}, expected one length")
     if not n:
         raise ValueError(f"{name}: got an empty array, expected at least one row")
-    for array in plain:
-        if not is_mapped(array):
+    for leaf, array in zip(leaves, plain, strict=True):
+        if not isinstance(leaf, np.memmap):
             _refuse_non_finite(name, array)
     if structure == 0:
         return shared_field(plain[0]), n
@@ -312,14 +312,6 @@ def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
         if not finite.all():
             row = start + int(np.argmin(finite.reshape(len(finite), -1).all(1)))
             raise NonFiniteError(name, f"{name}: got {array[row]} in row {row}, expected finite numbers")
-
-
-def is_mapped(array: NDArray[Any]) -> bool:
-    """Whether an array's values lie in a file."""
-    base: Any = array
-    while base is not None and not isinstance(base, np.memmap):
-        base = getattr(base, "base", None)
-    return base is not None
 
 
 def _chunk(array: NDArray[Any]) -> int:

@@ -76,9 +76,8 @@ class Flat(NamedTuple):
 
     def numbers(self) -> dict[str, Any]:
         """What a file says beside its arrays, as `flat_from` reads it."""
-        return {"discrete_action": bool(self.discrete)} | (
-            {"action_size": self.action_size} if self.action_size else {}
-        )
+        size = {"action_size": self.action_size} if self.action_size else {}
+        return {"discrete_action": bool(self.discrete)} | size
 
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:

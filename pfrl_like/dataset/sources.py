@@ -4,7 +4,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -18,17 +18,11 @@ from pfrl_like.dataset.io.minari import read_minari, write_minari
 from pfrl_like.dataset.io.npz import read_npz, write_npz
 from pfrl_like.dataset.table import NO_OBS, SAME_ROW, Table, joined
 from pfrl_like.errors import CheckpointError
+from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
 from pfrl_like.utils.checks import check_counts
 
 
-class Buffer(Protocol):
-    """What a dataset can be made of: the library's replay buffers."""
-
-    def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store and the rows of all steps in it."""
-
-
-def table_from_buffer(buffer: Buffer) -> tuple[Table, bool]:
+def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     """A copy of a buffer's steps, and whether their actions are discrete.
 
     Episodes that run are cut off. Where a step's next observation is not what the step after it began with, an episode
@@ -359,7 +353,7 @@ class DatasetSources:
     # Replay buffers
 
     @classmethod
-    def from_buffer(cls, buffer: Buffer, *, reward_convention: str | None = None) -> Self:
+    def from_buffer(cls, buffer: ReplayBuffer, *, reward_convention: str | None = None) -> Self:
         """A dataset of a copy of a replay buffer's steps, with the column "log_prob" if all have one.
 
         Other further columns, action masks for instance, stay behind.
@@ -392,8 +386,6 @@ class DatasetSources:
         Raises:
             CheckpointError: If there is neither.
         """
-        from pfrl_like.replay_buffers import PersistentReplayBuffer, ReplayBuffer
-
         path = Path(directory)
         saved = path / "demonstrations.replay"
         if saved.exists():

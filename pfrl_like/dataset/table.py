@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field, stacks
+from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field
 from pfrl_like.columns.leaves import Rows, first_seen
 from pfrl_like.columns.structure import map_structure
 
@@ -242,20 +242,6 @@ class Table:
         if plain is not None and len(at) and (np.diff(at) == 1).all():
             return plain[at[0] : at[-1] + 1]
         return self.obs.stacked(at)
-
-    def frames(self, rows: Indices, n_frames: int, *, following: bool = False) -> NDArray[Any]:
-        """For each row the last `n_frames` images of its episode, oldest first, joined along their first axis.
-
-        Where the episode has not had so many, zeros stand for those that are missing.
-
-        Args:
-            rows: Rows of steps, shape [B].
-            n_frames: How many.
-            following: End with the observation after the step rather than with its own.
-        """
-        stacked = stacks(self.columns, n_frames)
-        assert stacked is not None
-        return stacked(rows, following=following)
 
     def like(self, other: "Table") -> "Table":
         """The same in the dtypes and the reward convention of another table.

@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pfrl_like.columns import Indices, as_array
+from pfrl_like.columns import Indices, as_array, stacks
 from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
@@ -279,11 +279,13 @@ class TransitionMiniBatch(Sequence[Transition]):
         (self.reward_convention,) = conventions
         pairs = [_frames(transition, self.n_frames) for transition in self.transitions]
         self.observations, self.next_observations = (np.stack(side) for side in zip(*pairs, strict=True))
-        self.actions = _columns(np.stack([transition.action for transition in self.transitions]))
-        self.next_actions = _columns(np.stack([transition.next_action for transition in self.transitions]))
-        self.rewards = _column([transition.reward for transition in self.transitions])
-        self.next_rewards = _column([transition.next_reward for transition in self.transitions])
-        self.terminals = _column([transition.terminal for transition in self.transitions])
+
+        def each(name: str) -> NDArray[Any]:
+            return np.stack([getattr(transition, name) for transition in self.transitions])
+
+        self.actions, self.next_actions = _columns(each("action")), _columns(each("next_action"))
+        self.rewards, self.next_rewards = _column(each("reward")), _column(each("next_reward"))
+        self.terminals = _column(each("terminal"))
 
     def __len__(self) -> int:
         return len(self.transitions)
@@ -303,8 +305,9 @@ class TransitionMiniBatch(Sequence[Transition]):
 
 def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
     """The observations of some steps, [B, ...], images stacked; those after them if `following`."""
-    if n_frames > 1 and table.is_array and len(table.obs_shape) == 3:
-        return table.frames(rows, n_frames, following=following)
+    stacked = stacks(table.columns, n_frames) if n_frames > 1 else None
+    if stacked is not None:
+        return stacked(rows, following=following)
     return table.next_observations(rows) if following else table.observations(rows)
 
 

@@ -24,6 +24,7 @@ from pfrl_like.random_streams.streams import GlobalStreams
 from pfrl_like.runs.environment_record import VARIABLES, circumstances
 from pfrl_like.runs.secrets import MASK, masked_text
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
+from pfrl_like.storage.atomic import refused
 
 #: Names in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
@@ -90,10 +91,8 @@ def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
         raise CheckpointError(directory, f"has no agent: {record['agent_not_saved']}")
     batch = _read_batch(os.path.join(directory, BATCH))
     agent.load(os.path.join(directory, AGENT))
-    try:
+    with refused(os.path.join(directory, CRASH), "holds no random streams"):
         streams = GlobalStreams.from_plain(record["streams"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(os.path.join(directory, CRASH), f"holds no random streams: {error}") from error
     return agent.diagnose(batch, streams)
 
 
@@ -150,14 +149,12 @@ def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
 
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
-    try:
+    with refused(path, "holds no minibatch that could be learnt from"):
         if "future" in tensors:  # its name in records of before
             tensors["continuation"] = tensors.pop("future")
         if "continuation" in tensors:
             tensors["continuation"] = Continuation(**tensors["continuation"])
         return Batch(**tensors)
-    except TypeError as error:
-        raise CheckpointError(path, f"holds no minibatch that could be learnt from: {error}") from error
 
 
 def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:

@@ -258,26 +258,16 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
         *sources: Spaces, or environments, of which the action spaces are meant; None is ignored.
     """
     streams = GlobalStreams.now()
-    restore_spaces = [_restoring(*found) for source in sources for found in spaces_with_streams(source)]
+    found = [each for source in sources for each in spaces_with_streams(source)]
+    states = [bits_of(generator).state for _, generator in found]
     try:
         yield
     finally:
         streams.restore()
-        for restore in restore_spaces:
-            restore()
-
-
-def _restoring(space: Any, generator: Any) -> Callable[[], None]:
-    """A function that restores the stream of a space."""
-    bits = bits_of(generator)
-    state = bits.state
-
-    def restore() -> None:
-        bits.state = state
-        if getattr(space, "_np_random", None) is not generator:  # `seed` in the block has made a new one
-            space._np_random = generator
-
-    return restore
+        for (space, generator), state in zip(found, states, strict=True):
+            bits_of(generator).state = state
+            if getattr(space, "_np_random", None) is not generator:  # `seed` in the block has made a new one
+                space._np_random = generator
 
 
 def _python() -> bytes:

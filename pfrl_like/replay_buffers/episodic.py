@@ -121,20 +121,8 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             self._drop_episodes(episodes)
 
     def _drop_episodes(self, count: int) -> None:
+        """Say that the oldest episodes are gone."""
         self._first_episode += count
-        if self.prioritized:
-            self._episodes_dropped(self._first_episode - count, count)
-
-    # Hooks of prioritised buffers, called only where `prioritized` is set
-
-    def _items_added(self, first: int, count: int) -> None:
-        self._episodes_added(self._next_episode - 1, 1)
-
-    def _episodes_added(self, first: int, count: int) -> None:
-        """Episodes `first` to `first + count - 1` can be sampled from now on."""
-
-    def _episodes_dropped(self, first: int, count: int) -> None:
-        """Episodes `first` to `first + count - 1`, the oldest, are gone."""
 
     # Sampling
 

@@ -183,9 +183,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         if n_frames != 1:
             raise ValueError(f"n_frames: got {n_frames!r}, expected 1, since observations with goals are no images")
         if continuation:
-            raise ValueError(
-                f"continuation: got {continuation}, expected 0, since items of different goals have none in common"
-            )
+            raise ValueError(f"continuation: got {continuation}, expected 0, since items have different goals")
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), "items")
         if self._columns.obs is None:
@@ -338,7 +336,5 @@ def _values(
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
         came = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"
-        raise ValueError(
-            f"{name}: gave {came} for {len(achieved)} steps, expected a number for each: goals come stacked"
-        )
+        raise ValueError(f"{name}: gave {came} for {len(achieved)} steps, expected a number for each of stacked goals")
     return values

@@ -81,20 +81,13 @@ class StoredTransition(dict[str, Any]):
             self._refuse_removal(key)
         return super().pop(key, *default)
 
-    def popitem(self) -> Any:
-        """Refused."""
-        self._refuse_removal(next(reversed(self)))
-        return super().popitem()
+    def _refuse_removal(self, *keys: str) -> Any:
+        """Refused, but for "weight"."""
+        if keys != (WEIGHT,):
+            came = [*keys] or [*self]
+            raise TypeError(f"cannot remove {came} from a stored transition, which keeps its keys: copy it, dict(step)")
 
-    def clear(self) -> None:
-        """Refused."""
-        self._refuse_removal([*self])
-
-    def _refuse_removal(self, key: Any) -> None:
-        if key != WEIGHT:
-            raise TypeError(
-                f"cannot remove {key!r} from a stored transition, which keeps its keys: make a copy, dict(transition)"
-            )
+    popitem = clear = _refuse_removal
 
     def __reduce__(self) -> Any:
         return dict, (dict(self),)
@@ -255,10 +248,12 @@ class Memory(Sequence[Any]):
 class PrioritizedMemory(Memory):
     """The items of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
 
+    _plain: type[Memory] = Memory
+
     @property
     def data(self) -> Memory:
-        """The items."""
-        return Memory(self.buffer)
+        """The items, or episodes."""
+        return self._plain(self.buffer)
 
     @property
     def max_priority(self) -> float:
@@ -266,11 +261,8 @@ class PrioritizedMemory(Memory):
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition; without a priority it gets the largest so far."""
+        """Store an item of one transition, or an episode; without a priority it gets what the buffer gives new ones."""
         super().append(item)
-        self._set_newest(priority)
-
-    def _set_newest(self, priority: float | None) -> None:
         if priority is not None:
             priorities = self.buffer._priorities
             priorities.set([priorities.end - 1], [priority])
@@ -338,27 +330,15 @@ class EpisodicMemory(Memory):
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
-            raise ValueError(
-                f"episode: got {len(ended)} steps, expected one or more, of which only the last is terminal"
-            )
+            raise ValueError(f"episode: got {len(ended)} steps, expected one or more, only the last of them terminal")
         for i, step in enumerate(item, 1):
             self.buffer._store_step(without_weight(step), APPENDED, cut=i == len(item))
 
 
-class PrioritizedEpisodicMemory(EpisodicMemory, PrioritizedMemory):
+class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
     """The episodes of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
 
-    @property
-    def data(self) -> EpisodicMemory:
-        """The episodes."""
-        return EpisodicMemory(self.buffer)
-
-    def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an episode; without a priority it gets what the buffer gives to new ones."""
-        EpisodicMemory.append(self, item)
-        self._set_newest(priority)
-
-    sample = PrioritizedMemory.sample
+    _plain = EpisodicMemory
 
 
 class OwnMemory:
@@ -383,27 +363,23 @@ class OwnMemory:
     def __len__(self) -> int:
         return 0 if self.container is None else len(self.container)
 
-    def append_batch(
-        self,
-        obs: Any,
-        action: Any,
-        reward: Any,
-        next_obs: Any,
-        terminated: Any,
-        truncated: Any,
-        env_ids: Any,
-        extra: Any,
-    ) -> None:
-        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`."""
+    def append_batch(self, steps: Mapping[str, Any], terminated: Any, truncated: Any, env_ids: Any) -> None:
+        """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
+
+        Args:
+            steps: Columns of their values by the keys of a transition.
+            terminated: Whether the episodes end, terminally.
+            truncated: Whether they are cut off.
+            env_ids: Which environments; None for the first ones.
+        """
         if self.container is None:
             raise TypeError(
                 "memory is None, which has freed what was stored: before something is stored again, make a new buffer, "
                 "load a saved one, or set memory to a container"
             )
-        check_rewards(reward)
-        k = len(reward)
-        columns = {"state": obs, "action": action, "reward": reward, "next_state": next_obs}
-        columns |= {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **extra}
+        check_rewards(steps["reward"])
+        k = len(steps["reward"])
+        columns = {"next_action": [None] * k, "is_state_terminal": [bool(end) for end in terminated], **steps}
         values = {name: rows_of(column, k, name) for name, column in columns.items()}
         for i, env_id in enumerate(range(k) if env_ids is None else env_ids):
             window = self._windows.setdefault(env_id, [])

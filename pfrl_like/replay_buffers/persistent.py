@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -33,27 +33,17 @@ class PersistentBuffer(RewindingBuffer):
     (at the next step), at `close` and in `state_dict`.
     """
 
-    def _open(
-        self,
-        dirname: str | os.PathLike[str],
-        ancestor: str | os.PathLike[str] | None,
-        logger: logging.Logger | None,
-        shard: str | None,
-        sync_every: int,
-        sync_seconds: float,
-        journal_length: int,
-    ) -> None:
-        for name, value, least in (("sync_every", sync_every, 1), ("journal_length", journal_length, 1)):
-            if value < least:
+    def _open(self, dirname: Any, ancestor: Any, logger: Any, shard: str | None, every: tuple[int, float, int]) -> None:
+        self.sync_every, self.sync_seconds, self.journal_length = every
+        for name, least in (("sync_every", 1), ("sync_seconds", 0), ("journal_length", 1)):
+            if not (value := getattr(self, name)) >= least:
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
-        if not sync_seconds >= 0:
-            raise ValueError(f"sync_seconds: got {sync_seconds}, expected at least 0 seconds")
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
         given = None if ancestor is None else os.fspath(ancestor)
         whole, source = diverted(os.path.abspath(dirname), given, shard)  # the process may go elsewhere later
         self.dirname = whole if shard is None else os.path.join(whole, shard)
-        self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
+
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
         self._wanted_capacity = self._capacity  # which a directory with more items gets at the end of its restoring
@@ -87,9 +77,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
-            raise CheckpointError(
-                self.dirname, f"holds a buffer already; leave ancestor={ancestor!r} out to go on with it"
-            )
+            raise CheckpointError(self.dirname, f"holds a buffer already; leave {ancestor=} out to go on with it")
         self._directory.refuse_orphans()
         for attempt in range(_ATTEMPTS):
             try:
@@ -102,7 +90,9 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = _capacity_in(logged.header, self.dirname, self._wanted_capacity)
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # older directories lack it
+        if capacity is not None and (type(capacity) is not int or capacity < 1):
+            raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         whole = self._replay(logged, files, len(logged.records))
         if whole < len(logged.records):
             self._use(files)
@@ -325,8 +315,7 @@ class PersistentReplayBuffer(PersistentBuffer):
         journal_length: int = 20_000,
     ) -> None:
         super().__init__(capacity, num_steps, rng=rng)
-        shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
@@ -367,8 +356,7 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         journal_length: int = 20_000,
     ) -> None:
         EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
-        shard = shard_of(distributed, group)
-        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
+        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
 
     def close(self) -> None:
         super().close()
@@ -377,15 +365,3 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
 
     def _in_memory(self) -> ReplayBuffer:
         return EpisodicReplayBuffer(self._capacity)
-
-
-def _capacity_in(header: Mapping[str, Any], dirname: str, wanted: int | None) -> int | None:
-    """The capacity that a directory was written with; the one asked for where older directories do not tell.
-
-    Raises:
-        CheckpointError: If it is none.
-    """
-    capacity = header.get(CAPACITY, wanted)
-    if capacity is not None and (type(capacity) is not int or capacity < 1):
-        raise CheckpointError(dirname, f"is damaged: its capacity is {capacity!r:.80}")
-    return capacity

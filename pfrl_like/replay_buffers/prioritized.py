@@ -53,12 +53,8 @@ class PriorityWeightError:
         _require(0.0 <= beta0 <= 1.0, "beta0", beta0, "a number from 0 to 1")
         _require(betasteps is None or betasteps > 0, "betasteps", betasteps, "None or a number above 0")
         _require(0.0 <= eps < math.inf, "eps", eps, "a finite number >= 0")
-        _require(
-            normalize_by_max in (True, False, "batch", "memory"),
-            "normalize_by_max",
-            normalize_by_max,
-            "True, False, 'batch' or 'memory'",
-        )
+        is_known = normalize_by_max in (True, False, "batch", "memory")
+        _require(is_known, "normalize_by_max", normalize_by_max, "True, False, 'batch' or 'memory'")
         _require(error_max is None or error_max >= 0, "error_max", error_max, "None or a number >= 0")
         _require(error_min is None or math.isfinite(error_min), "error_min", error_min, "None or a finite number")
         if error_min is not None and error_max is not None:
@@ -84,8 +80,7 @@ class PriorityWeightError:
             error = np.maximum(error, self.error_min)
         if self.error_max is not None:
             error = np.minimum(error, self.error_max)
-        priority: Floats = (error + self.eps) ** self.alpha
-        return priority
+        return (error + self.eps) ** self.alpha
 
     @property
     def waits_for_errors(self) -> bool:

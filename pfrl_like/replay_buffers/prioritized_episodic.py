@@ -81,12 +81,13 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         lowest = self._priorities.min_probability(self.uniform_ratio) if of_memory else math.nan
         return index, self.weights_from_probabilities(probability, lowest)
 
-    def _episodes_added(self, first: int, count: int) -> None:
-        # With the largest priority first: if the user's function fails, the episodes are still all there.
-        self._priorities.append(count)
+    def _items_added(self, first: int, count: int) -> None:
+        # With the largest priority first: if the user's function fails, the episode is still there.
+        self._priorities.append()
         if self.default_priority_func is not None:
-            index = range(first, first + count)
-            self._priorities.set(index, [self.default_priority_func(self._episode(i)) for i in index])
+            number = self._next_episode - 1
+            self._priorities.set([number], [self.default_priority_func(self._episode(number))])
 
-    def _episodes_dropped(self, first: int, count: int) -> None:
+    def _drop_episodes(self, count: int) -> None:
+        super()._drop_episodes(count)
         self._priorities.popleft(count)

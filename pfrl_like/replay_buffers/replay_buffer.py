@@ -198,12 +198,13 @@ class ReplayBuffer(SavedBuffer):
             ValueError: If something does not fit the first transition; nothing is stored.
         """
         if self._own is not None:
-            self._own.append_batch(obs, action, reward, next_obs, terminated, truncated, env_ids, extra)
+            steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
+            self._own.append_batch(steps, terminated, truncated, env_ids)
             return
         if self._resumed:
             self._end_interrupted(obs, env_ids, len(reward))
         if len(reward) != 1:
-            self._append_many(obs, action, reward, next_obs, terminated, truncated, env_ids, extra)
+            self._append_many((obs, action, reward, next_obs), terminated, truncated, env_ids, extra)
             return
         columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
@@ -233,17 +234,8 @@ class ReplayBuffer(SavedBuffer):
         if terminal or truncated[0]:
             self.stop_current_episode(env_id)
 
-    def _append_many(
-        self,
-        obs: Any,
-        action: Any,
-        reward: Any,
-        next_obs: Any,
-        terminated: Any,
-        truncated: Any,
-        env_ids: Sequence[Any] | None,
-        extra: Mapping[str, Any],
-    ) -> None:
+    def _append_many(self, values: Any, terminated: Any, truncated: Any, env_ids: Any, extra: Any) -> None:
+        obs, action, reward, next_obs = values
         ids = range(len(reward)) if env_ids is None else env_ids
         if len(ids) != len(reward):
             raise ValueError(f"env_ids: got {len(ids)} of them for {len(reward)} rewards, expected one for each")
@@ -403,8 +395,7 @@ class ReplayBuffer(SavedBuffer):
 
     def _rows(self, index: Indices) -> Indices:
         """Rows of items, by sequence number."""
-        rows: Indices = self._ring[index % len(self._ring)]
-        return rows
+        return self._ring[index % len(self._ring)]
 
     def _items(self, index: Indices) -> list[StoredItem]:
         """Items as PFRL gives them, by sequence number."""
@@ -427,9 +418,7 @@ class ReplayBuffer(SavedBuffer):
             LookupError: If the transition is not stored any more.
         """
         if self._own is not None or not transition.is_in(self._columns):
-            raise LookupError(
-                f"cannot set {[*changes]}: this transition has left the replay buffer since it was handed out"
-            )
+            raise LookupError(f"cannot set {[*changes]}: this transition has left the replay buffer meanwhile")
         edit(self._columns, transition.row, changes, self.num_steps)
         stored = self._columns.transitions(np.array([transition.row]))[0]
         return {name: stored[name] for name in changes}

@@ -19,9 +19,9 @@ from pfrl_like.columns import Columns, RecordedColumns, dump_places, keep_places
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
-from pfrl_like.replay_buffers.saved import SavedFile, refusing_misfits
+from pfrl_like.replay_buffers.saved import MISFIT, SavedFile
 from pfrl_like.storage.arrays import read_arrays
-from pfrl_like.storage.atomic import make_directory, named_errors, names_in
+from pfrl_like.storage.atomic import make_directory, named_errors, names_in, refused
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
 CAPACITY = "capacity"  # in the header: that of the buffer which wrote it, as which its records are replayed
@@ -50,9 +50,8 @@ class RewindingBuffer(ReplayBuffer):
         if self._refusal is not None:
             raise CheckpointError(self.dirname, self._refusal)
         if os.getpid() != self._process:
-            raise CheckpointError(
-                self.dirname, f"is written by process {self._process}, which started this one; a buffer has one writer"
-            )
+            reason = f"is written by process {self._process}, which started this one; a buffer has one writer"
+            raise CheckpointError(self.dirname, reason)
 
     def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
         """Do something, after whose error nothing can be stored any more."""
@@ -142,7 +141,7 @@ class RewindingBuffer(ReplayBuffer):
         """
         self._check_open()
         folder = os.path.abspath(folder)
-        with refusing_misfits(folder):
+        with refused(folder, MISFIT):
             table = SavedFile.of(reference["table"])
             header, arrays = table.read(folder, allow_pickle=False)
             if header.get("files") != self._files.token:
@@ -176,7 +175,7 @@ class RewindingBuffer(ReplayBuffer):
         """Let nothing be written into rows that saves name."""
         for path in filter(os.path.exists, self._directory.saves):
             try:
-                with refusing_misfits(path):
+                with refused(path, MISFIT):
                     keep_places(self._columns, path, read_arrays(path)[1])
             except CheckpointError as error:
                 self.logger.warning("%s: going back to a save will not be possible: %s", self.dirname, error)
@@ -255,9 +254,8 @@ def refuse_shards(dirname: str, shard: str | None) -> None:
     if parts and size is None:
         raise CheckpointError(dirname, f"is divided among {parts[0][2]} processes; open it with distributed=True")
     if other := [part[2] for part in parts if part[2] != size]:
-        raise CheckpointError(
-            dirname, f"is divided among {other[0]} processes, the group has {size}; start as many as before"
-        )
+        reason = f"is divided among {other[0]} processes, the group has {size}; start as many as before"
+        raise CheckpointError(dirname, reason)
     if size is not None and os.path.lexists(os.path.join(dirname, META)):
         raise CheckpointError(dirname, "is the buffer of a single process; give distributed buffers another directory")
 

@@ -6,7 +6,6 @@ import dataclasses
 import os
 import re
 import secrets
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -15,17 +14,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.columns import Columns, Indices, changed_since, dump, dump_segment, dump_table, join, restore
-from pfrl_like.errors import CheckpointError
 from pfrl_like.random_streams.streams import get_rng_state, set_rng_state
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.replay_buffers.memory import Memory, OwnMemory, without_weight
 from pfrl_like.storage import is_array_file, make_directory, plain_json, read_arrays, read_pickle, write_arrays
-from pfrl_like.storage.atomic import names_in
+from pfrl_like.storage.atomic import names_in, refused
 from pfrl_like.utils.random import RandomSource
 
 _LARGEST_NUMBER = 2**62
 _LARGEST = 1 << 14  # items of a segment
 _WORN = 4  # a segment is written anew once more than one in so many of its items has been changed
+#: What a saved state is that cannot be taken up.
+MISFIT = "holds no buffer that fits this one"
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
 _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
 
@@ -111,6 +111,11 @@ class SavedBuffer(AbstractReplayBuffer):
     _resumed: set[Any]
     _own: OwnMemory | None
     _increments: dict[str, str]  # tables of the increments that this content goes on from, and where they were written
+    stored_steps: Callable[[], tuple[Columns, Indices]]
+    _own_in_columns: Callable[[OwnMemory], "SavedBuffer"]
+    _rows: Callable[[Indices], Indices]
+    _evict: Callable[[], None]
+    _drop_items: Callable[[int], None]
 
     def state_dict(self) -> dict[str, Any]:
         """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
@@ -197,7 +202,7 @@ class SavedBuffer(AbstractReplayBuffer):
         Raises:
             CheckpointError: If the file is damaged or holds no buffer that fits; the old content stays.
         """
-        with refusing_misfits(filename):
+        with refused(filename, MISFIT):
             if is_array_file(filename):
                 header, arrays = read_arrays(filename, allow_pickle=allow_pickle)
                 rng = header.get("rng")
@@ -354,7 +359,7 @@ class SavedBuffer(AbstractReplayBuffer):
                 the old content stays.
         """
         folder = os.fspath(folder)
-        with refusing_misfits(folder):
+        with refused(folder, MISFIT):
             if reference.get("is_whole"):
                 return super().load_increment(folder, reference)
             table = SavedFile.of(reference["table"])
@@ -368,26 +373,6 @@ class SavedBuffer(AbstractReplayBuffer):
 
     # What the buffers fill in
 
-    @abstractmethod
-    def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store, and the rows of all its steps."""
-
-    @abstractmethod
-    def _own_in_columns(self, own: OwnMemory) -> "SavedBuffer":
-        """The content of a container of the user's, in columns."""
-
-    @abstractmethod
-    def _rows(self, index: Indices) -> Indices:
-        """Rows of items, by sequence number."""
-
-    @abstractmethod
-    def _evict(self) -> None:
-        """Drop what is beyond the capacity."""
-
-    @abstractmethod
-    def _drop_items(self, count: int) -> None:
-        """Drop the oldest items."""
-
     def _load_order(
         self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
     ) -> None:
@@ -400,17 +385,6 @@ class SavedBuffer(AbstractReplayBuffer):
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
-
-
-@contextlib.contextmanager
-def refusing_misfits(path: str) -> Iterator[None]:
-    """Turn what goes wrong with a saved state into a `CheckpointError` that names its file or folder."""
-    try:
-        yield
-    except CheckpointError:
-        raise
-    except (ValueError, TypeError, AttributeError, LookupError, OverflowError) as error:
-        raise CheckpointError(path, f"holds no buffer that fits this one: {error}") from error
 
 
 def _kind_of_rng(state: Any) -> Any:
@@ -453,7 +427,7 @@ def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str,
         CheckpointError: If one of these is no reference, or the folder cannot be read; nothing is removed.
     """
     folder = os.fspath(folder)
-    with refusing_misfits(folder):
+    with refused(folder, MISFIT):
         entries = [entry for kept in kept_references for entry in (kept["table"], *kept["segments"])]
         names = {SavedFile.of(entry).name for entry in entries}
     for name in names_in(folder) if os.path.isdir(folder) else ():

@@ -21,7 +21,7 @@ from pfrl_like.runs.secrets import command_digest, masked_command
 
 #: Files beyond this number, and those of more bytes, are left out.
 _MOST, _LARGEST = 256, 1 << 20
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = {"site-packages", "dist-packages"}
 _ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
 )  # this library, whose version is known
@@ -37,7 +37,7 @@ def program_files() -> dict[str, str]:
     files = {os.path.basename(script): script} if script else {}
     for path in filter(None, map(_file_of, list(sys.modules.values()))):
         root = next((root for root in roots if path.startswith(os.path.join(root, ""))), None)
-        if root is not None and not _is_installed(path):
+        if root is not None and not path.startswith(_ELSEWHERE) and _INSTALLED.isdisjoint(path.split(os.sep)):
             files[os.path.relpath(path, root)] = path
     names = sorted(files, key=lambda name: (files[name] != script, name))
     return {name: digest for name in names[:_MOST] if (digest := _fingerprint_of(files[name])) is not None}
@@ -47,10 +47,6 @@ def _file_of(module: object) -> str | None:
     """The source that a module was loaded from; nothing is imported by asking."""
     file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, types.ModuleType) else None
     return os.path.abspath(file) if isinstance(file, str) else None
-
-
-def _is_installed(path: str) -> bool:
-    return path.startswith(_ELSEWHERE) or any(name in path.split(os.sep) for name in _INSTALLED)
 
 
 def _fingerprint_of(path: str) -> str | None:

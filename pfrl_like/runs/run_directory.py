@@ -14,36 +14,20 @@ from typing import Any, NamedTuple
 
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.processes.rerun_order import ordered
+from pfrl_like.runs import run_files
 from pfrl_like.runs.environment_record import circumstances
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.run_files import (
-    EPOCHS,
-    EVENTS_OF_A_RUN,
-    LARGEST_RECORD,
-    LONGEST_LINE,
-    METRICS,
-    PARTS_LEFT_OUT,
-    RECORD,
-    SCORES,
-    FailedWrites,
-    Table,
-    column_of,
-    encoded,
-    lines_of,
-    readable,
-    record_of,
-)
 from pfrl_like.runs.secrets import command_digest, masked_command, masked_text
 from pfrl_like.storage import AppendedFile, atomic_write, make_directory
 from pfrl_like.storage.atomic import named_errors, names_in
 
 #: What a run writes under fixed names: its training, and its evaluation.
 TRAINING = (
-    "run.log", METRICS.name, EPOCHS.name, "learning_curve.svg", "report.html", "trace.bin", "trace.jsonl", RECORD,
-    "checkpoint_buffers",
+    "run.log", run_files.METRICS.name, run_files.EPOCHS.name, run_files.RECORD, "learning_curve.svg", "report.html",
+    "trace.bin", "trace.jsonl", "checkpoint_buffers",
 )  # fmt: skip
-EVALUATION = (SCORES.name, "best")
-TABLES = {table.name: table for table in (METRICS, EPOCHS, SCORES)}
+EVALUATION = (run_files.SCORES.name, "best")
+TABLES = {table.name: table for table in (run_files.METRICS, run_files.EPOCHS, run_files.SCORES)}
 _ALSO = re.compile(r"profile-\d+\.out|beyond-\d+-.+")
 _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_previous|\.pt)|crash-(\d+)")
 
@@ -63,14 +47,14 @@ class Progress(NamedTuple):
 def progress_of(outdir: str, step_offset: int) -> Progress:
     """How far the run in a directory had come by a step, by the rows of its tables; no way for one that starts at 0."""
 
-    def largest(table: Table, column: str, none: float = 0.0) -> float:
-        rows = zip(*column_of(outdir, table, column), strict=True)
+    def largest(table: run_files.Table, column: str, none: float = 0.0) -> float:
+        rows = zip(*run_files.column_of(outdir, table, column), strict=True)
         return max((value for t, value in rows if t <= step_offset), default=none)
 
     if step_offset == 0:
         return Progress(0, 0.0)
-    episodes = max(largest(METRICS, "episode", -1) + 1, largest(SCORES, "episodes"))
-    return Progress(int(episodes), max(largest(METRICS, "elapsed"), largest(SCORES, "elapsed")))
+    episodes = max(largest(run_files.METRICS, "episode", -1) + 1, largest(run_files.SCORES, "episodes"))
+    return Progress(int(episodes), max(largest(run_files.METRICS, "elapsed"), largest(run_files.SCORES, "elapsed")))
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
@@ -79,7 +63,7 @@ def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     They are the first and as many of the newest as half of a record has room for; the one that comes after others that
     are left out tells how many.
     """
-    last = record_of(outdir)
+    last = run_files.record_of(outdir)
     if not last:
         return []
     if last.get("outcome") == "running":  # or it would have said something else
@@ -87,11 +71,11 @@ def earlier_parts(outdir: str) -> list[dict[str, Any]]:
     every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
     first, parts = every[0], every[1:]
     sizes = itertools.accumulate(len(json.dumps(part, indent=2)) for part in reversed(parts))
-    fitting = sum(size <= LARGEST_RECORD // 2 for size in sizes)
+    fitting = sum(size <= run_files.LARGEST_RECORD // 2 for size in sizes)
     too_many = max(len(parts) - max(fitting, 1), 0)
-    left_out = too_many + sum(part.get(PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
+    left_out = too_many + sum(part.get(run_files.PARTS_LEFT_OUT, 0) for part in parts[: too_many + 1])
     kept = parts[too_many:]
-    return [first, *([kept[0] | {PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
+    return [first, *([kept[0] | {run_files.PARTS_LEFT_OUT: left_out}, *kept[1:]] if left_out else kept)]
 
 
 def set_aside(
@@ -134,14 +118,14 @@ def set_aside(
         moved = {name for name, step in agents.items() if step > step_offset}
         tables = {name: _split(os.path.join(outdir, name), step_offset) for name in files & {*TABLES}}
         rests = {name: table for name, table in tables.items() if table.beyond or table.n_damaged}
-        if "best" in files and SCORES.name in rests and _best_came_later(outdir, step_offset):
+        if "best" in files and run_files.SCORES.name in rests and _best_came_later(outdir, step_offset):
             moved.add("best")
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
     # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
     # move, so they come last.
-    for name in sorted(moved, key=lambda name: (name == RECORD, name)):
+    for name in sorted(moved, key=lambda name: (name == run_files.RECORD, name)):
         with named_errors(os.path.join(outdir, name), "set aside"):
             os.rename(os.path.join(outdir, name), os.path.join(folder, name))
     for name, table in rests.items():
@@ -151,27 +135,23 @@ def set_aside(
             told = "%s has damaged lines (%d), which are left out or mended; the file as it was is %s"
             logger.warning(told, path, table.n_damaged, kept)
         else:
-            atomic_write(kept, encoded([table.header, *table.beyond]))
-        atomic_write(path, encoded([table.header, *table.kept]))
+            atomic_write(kept, run_files.encoded([table.header, *table.beyond]))
+        atomic_write(path, run_files.encoded([table.header, *table.kept]))
     if not moved and not any(table.beyond for table in rests.values()):
         return
+    told = "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
+    if step_offset:
+        told = f"what the run had left beyond step {step_offset:,} is now in %s"
+    elif in_vain:
+        told = "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
     follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
-    logger.log(logging.INFO if follows else logging.WARNING, _told(step_offset, in_vain), folder)
+    logger.log(logging.INFO if follows else logging.WARNING, told, folder)
 
 
 def _is_of_tensorboard(name: str) -> bool:
     """Whether a file for TensorBoard is an earlier run's: of this process it may also be the user's, and open."""
-    from_here = f".{os.getpid()}." in name and not name.endswith(EVENTS_OF_A_RUN)
+    from_here = f".{os.getpid()}." in name and not name.endswith(run_files.EVENTS_OF_A_RUN)
     return name.startswith("events.out.tfevents.") and not from_here
-
-
-def _told(step_offset: int, in_vain: bool) -> str:
-    """What to say of the folder that all has been moved into."""
-    if step_offset:
-        return f"what the run had left beyond step {step_offset:,} is now in %s"
-    if in_vain:
-        return "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
-    return "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
 
 
 class _Parted(NamedTuple):
@@ -185,16 +165,15 @@ class _Parted(NamedTuple):
 
 def _split(path: str, step_offset: int) -> _Parted:
     """Split a table whose first column is the step; a last line without an end is torn and not kept."""
-    lines, torn = lines_of(path)
-    whole = readable(lines, TABLES[os.path.basename(path)])
+    lines, torn = run_files.lines_of(path)
+    whole = run_files.readable(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
     beyond: list[str] = []
     for line in whole[1:]:
         step = re.match(r"\d+", line)
         (kept if step is not None and int(step[0]) <= step_offset else beyond).append(line)
-    n_damaged = (
-        len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + sum(len(line) >= LONGEST_LINE for line in torn)
-    )
+    too_long = sum(len(line) >= run_files.LONGEST_LINE for line in torn)
+    n_damaged = len(lines) - len(whole) + (whole[:1] not in ([], lines[:1])) + too_long
     return _Parted("".join(whole[:1]), kept, beyond + torn, n_damaged)
 
 
@@ -208,14 +187,15 @@ def _link(path: str, kept: str) -> None:
 
 
 def _best_came_later(outdir: str, step_offset: int) -> bool:
-    columns = column_of(outdir, SCORES, "mean")
+    columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
     return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the first one counts
 
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
     """A folder, named after the start of the run that it is for, that holds nothing of these names."""
-    start = re.sub(r"[^0-9T]", "", str(record_of(outdir).get("start", ""))[:19]) or time.strftime("%Y%m%dT%H%M%S")
+    started = str(run_files.record_of(outdir).get("start", ""))[:19]
+    start = re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
     while any(os.path.lexists(os.path.join(folder, name)) for name in names):
         number += 1
@@ -252,10 +232,10 @@ class RunRecord:
         step_offset: int,
         evaluator: Any,
         items_on_disk: Mapping[str, int],
-        writes: FailedWrites,
+        writes: run_files.FailedWrites,
         source: Any,
     ) -> None:
-        self.path = os.path.join(outdir, RECORD)
+        self.path = os.path.join(outdir, run_files.RECORD)
         self.started, self.writes = time.monotonic(), writes
         self.content: dict[str, Any] = {
             "agent": type(getattr(agent, "agent", agent)).__name__,
@@ -303,7 +283,7 @@ class RunRecord:
         self._renew()
 
     def _renew(self) -> None:
-        with self.writes.told(RECORD):
+        with self.writes.told(run_files.RECORD):
             self._write()
 
     def _write(self) -> None:
@@ -332,7 +312,7 @@ def check_directory(outdir: Any) -> str:
 class _LogFile(logging.Handler):
     """Writes what is logged to a file; a failure, which is no reason to end training, is told to others once."""
 
-    def __init__(self, path: str, writes: FailedWrites, *, append: bool) -> None:
+    def __init__(self, path: str, writes: run_files.FailedWrites, *, append: bool) -> None:
         super().__init__()
         self._file = AppendedFile(path, keep=None if append else 0)
         self.writes_to = (self._file,)
@@ -350,7 +330,7 @@ class _LogFile(logging.Handler):
 
 
 @contextlib.contextmanager
-def log_file(outdir: str, writes: FailedWrites, *, append: bool) -> Iterator[None]:
+def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> Iterator[None]:
     """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run; secrets are masked.
 
     Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and

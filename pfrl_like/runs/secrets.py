@@ -351,9 +351,8 @@ def _without_random(text: str, name: str) -> str:
     """A text without long random strings; digests, identifiers and paths are none, if they are called so."""
 
     def substitute(found: re.Match[str]) -> str:
-        is_digest = _DIGESTS.search(text, max(0, found.start() - 40), found.start()) or (
-            not found.start() and _DIGESTS.search(name)
-        )
+        before = text[max(0, found.start() - 40) : found.start()] if found.start() else name
+        is_digest = _DIGESTS.search(before)
         return found[0] if is_digest or not _is_random(found[0]) else _hide(found[0])
 
     return _LONG.sub(substitute, text)

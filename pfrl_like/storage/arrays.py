@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import atomic_write, open_regular
+from pfrl_like.storage.atomic import atomic_write, open_regular, refused
 from pfrl_like.storage.json_file import dump_json, parse_json, plain_json
 from pfrl_like.storage.pickles import dump_objects, load_objects, refuse_pickle
 
@@ -118,15 +118,10 @@ def read_arrays(
         CheckpointError: If the file is damaged, cut off, no such file, or has object arrays without `allow_pickle`.
     """
     source = os.fspath(path)
-    with open_regular(source) as file:
-        try:
-            if size not in (None, came := os.fstat(file.fileno()).st_size):
-                raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
-            return _read(file, source, allow_pickle, checksum)
-        except CheckpointError:
-            raise
-        except (OSError, MemoryError, ValueError, TypeError, OverflowError) as error:
-            raise CheckpointError(source, f"is damaged: {str(error) or type(error).__name__}") from error
+    with open_regular(source) as file, refused(source, "is damaged"):
+        if size not in (None, came := os.fstat(file.fileno()).st_size):
+            raise CheckpointError(source, f"has {came} bytes; expected {size}: it is cut off, or another file")
+        return _read(file, source, came, allow_pickle, checksum)
 
 
 def is_array_file(path: str | os.PathLike[str]) -> bool:
@@ -153,9 +148,8 @@ def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str
 
 
 def _read(
-    file: BinaryIO, path: str, allow_pickle: bool, expected_checksum: int | None
+    file: BinaryIO, path: str, size: int, allow_pickle: bool, expected_checksum: int | None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    size = os.fstat(file.fileno()).st_size
     start = file.read(len(MAGIC) + 8)
     if len(start) < len(MAGIC) + 8 or not start.startswith(MAGIC):
         raise CheckpointError(path, "is no file of arrays: it begins otherwise")
@@ -221,7 +215,12 @@ def _read_column(file: BinaryIO, column: _Column, checksum: int) -> tuple[NDArra
 
 def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
     if column.dtype == object:
-        return _object_array(column, content, path)
+        values = load_objects(content.tobytes(), path)
+        if type(values) is not list or len(values) != math.prod(column.shape):
+            raise CheckpointError(
+                path, f"is damaged: column {column.name!r} has not the objects of shape {column.shape}"
+            )
+        return np.fromiter(values, object, len(values)).reshape(column.shape)
     # Values that no NumPy operation makes, and that would behave differently from one operation to the next.
     if column.dtype.kind == "b" and (content > 1).any():
         raise CheckpointError(path, f"is damaged: the bools of column {column.name!r} are neither 0 nor 1")
@@ -232,13 +231,3 @@ def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[An
     if column.size == 0:
         return np.empty(column.shape, column.dtype)
     return content.view(column.dtype).reshape(column.shape)
-
-
-def _object_array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[Any]:
-    values = load_objects(content.tobytes(), path)
-    if type(values) is not list or len(values) != math.prod(column.shape):
-        raise CheckpointError(path, f"is damaged: column {column.name!r} has not the objects of shape {column.shape}")
-    array = np.empty(len(values), object)
-    for i, value in enumerate(values):  # an assignment of the whole list would turn arrays of one shape into one
-        array[i] = value
-    return array.reshape(column.shape)

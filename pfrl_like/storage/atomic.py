@@ -36,7 +36,7 @@ class _Waiting(NamedTuple):
     def sync(self) -> None:
         with named_errors(self.path, "written"):
             try:
-                _sync(*self)
+                _sync(self.descriptor, self.passes)
             finally:
                 os.close(self.descriptor)
 
@@ -57,7 +57,7 @@ def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
     """
     waiting = _waiting.get()
     if waiting is None:
-        _sync(descriptor, path, passes)
+        _sync(descriptor, passes)
         return
     waiting.append(_Waiting(os.dup(descriptor), path, passes))
     if len(waiting) == _MOST:
@@ -109,13 +109,12 @@ def synced_together() -> Iterator[None]:
         _waiting.reset(token)
 
 
-def _sync(descriptor: int, path: str, passes: Collection[int]) -> None:
-    with named_errors(path, "written"):
-        try:
-            os.fsync(descriptor)
-        except OSError as error:
-            if error.errno not in passes:
-                raise
+def _sync(descriptor: int, passes: Collection[int]) -> None:
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in passes:
+            raise
 
 
 #: Flags of `os.open`: links are not followed, other programs do not inherit the file. Windows has no need of them.
@@ -168,11 +167,8 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
             the last fsync failed, the new one.
     """
     target = os.fspath(path)
-    directory, name = os.path.split(target)
-    write_file(target, writer, durable=durable)
-    if durable:
-        sync_directory(directory or ".")
-    remove_stale(directory or ".", f".tmp-{name}-")
+    with _replacing_alone(target, durable) as temporary:
+        _fill(temporary, writer, target if durable else None, None)
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
@@ -198,13 +194,9 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
     Raises:
         CheckpointError: If it cannot be written; an old file of this name is still in place.
     """
-    target = os.fspath(path)
-    directory, name = os.path.split(target)
-    with _replacing(target) as temporary:
+    with _replacing_alone(os.fspath(path)) as temporary:
         yield temporary
         sync_file(temporary)
-    sync_directory(directory or ".")
-    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 @contextlib.contextmanager
@@ -222,6 +214,17 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+@contextlib.contextmanager
+def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
+    """The same for a file that no others come with: its name is synced, and what killed writers of it left goes."""
+    directory, name = os.path.split(target)
+    with _replacing(target, durable=durable) as temporary:
+        yield temporary
+    if durable:
+        sync_directory(directory or ".")
+    remove_stale(directory or ".", f".tmp-{name}-")
 
 
 def make_directory(directory: str) -> None:
@@ -300,10 +303,10 @@ def _is_gone(pid: int) -> bool:
         return False
     try:
         os.kill(pid, 0)
-    except (ProcessLookupError, OverflowError):
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
+    except OverflowError:
         return True
-    except PermissionError:
-        pass
     return False
 
 
@@ -334,14 +337,14 @@ class BudgetError(ValueError):
 def refused(path: object, reason: str) -> Iterator[None]:
     """Turn whatever a hostile file does to those who read it into a `CheckpointError` that begins with a reason.
 
-    This library's own errors stay what they are, and a `BudgetError` says enough by itself.
+    One stays what it is, and a `BudgetError` says enough by itself.
 
     Raises:
         CheckpointError: If anything goes wrong.
     """
     try:
         yield
-    except PfrlLikeError:
+    except CheckpointError:
         raise
     except BudgetError as error:
         raise CheckpointError(path, str(error)) from error

@@ -137,12 +137,13 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
         NonFiniteError: If a parameter is NaN or infinite; likewise.
     """
     parts = _Parts(owner, os.fspath(dirname))
+    files = {}
     for name, leaf in parts.leaves.items():
-        fault = _non_finite(leaf, leaf.state_dict())
-        if fault is not None:
+        state = leaf.state_dict()
+        if (fault := _non_finite(leaf, state)) is not None:
             message = f"{name}.{fault} is NaN or infinite; expected finite numbers: nothing was saved to {dirname}"
             raise NonFiniteError(f"{name}.{fault}", message)
-    files = {f"{name}.pt": _writer(leaf, f"{parts.path} ({name})") for name, leaf in parts.leaves.items()}
+        files[f"{name}.pt"] = _writer(leaf, state, f"{parts.path} ({name})")
     states, tensors = split_state(parts.states())
     if tensors:
         files[STATE_TENSORS] = tensor_writer(tensors, f"{parts.path} (state)")
@@ -164,18 +165,10 @@ def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
     Raises:
         CheckpointError: If the owner cannot be saved, either.
     """
-    return _limits(_Parts(owner, os.fspath(dirname)))
-
-
-def _limits(parts: _Parts) -> dict[str, int]:
-    return {STATE_TENSORS: _MAX_STATE_TENSORS} | {f"{n}.pt": _largest_file(leaf) for n, leaf in parts.leaves.items()}
-
-
-def _largest_file(leaf: Any) -> int:
-    """Bytes that the file of a save may have; that of a module holds the shapes and dtypes of the live one."""
-    if not isinstance(leaf, torch.nn.Module):
-        return _bound(leaf)
-    return _BASE_BYTES + 2 * sum(tensor.nbytes for tensor in tensors_in(leaf.state_dict()))
+    limits = {STATE_TENSORS: _MAX_STATE_TENSORS}
+    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's holds the shapes of the live one
+        limits[f"{name}.pt"] = _bound(leaf, 2 if isinstance(leaf, torch.nn.Module) else _FACTOR)
+    return limits
 
 
 def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
@@ -193,7 +186,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     has_copies = all(map(os.path.lexists, copies.values()))
     if has_manifest(directory):
         try:
-            snapshot = load_directory(directory, kind=KIND, limits=_limits(parts))
+            snapshot = load_directory(directory, kind=KIND, limits=limits_of(owner, directory))
         except CheckpointError as error:
             if error.path != directory or not copies or not has_copies:
                 raise
@@ -224,11 +217,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
                 f"under PFRL's names, {', '.join(map(os.path.basename, paths.values()))}, without counters such as t",
                 stacklevel=3,
             )
-    loaded = {
-        name: _fitted(leaf, load_tensors(paths[name], max_bytes=_bound(leaf)), paths[name])
-        for name, leaf in parts.leaves.items()
-    }
-    _apply(parts, loaded, states)
+    read = {name: load_tensors(paths[name], max_bytes=_bound(leaf)) for name, leaf in parts.leaves.items()}
+    _apply(parts, {name: _fitted(leaf, read[name], paths[name]) for name, leaf in parts.leaves.items()}, states)
 
 
 def _why_empty(directory: str, names: list[str]) -> str:
@@ -249,10 +239,7 @@ def _why_empty(directory: str, names: list[str]) -> str:
 def attributes_state(owner: Owner) -> dict[str, Any]:
     """What `save_attributes` would save, as {"attributes": {...}, "state": {...}}; tensors are not copied."""
     parts = _Parts(owner, "state_dict")
-    return {
-        "attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()},
-        "state": parts.states(),
-    }
+    return {"attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()}, "state": parts.states()}
 
 
 def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
@@ -264,10 +251,10 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
     parts = _Parts(owner, "state_dict")
     if set(state) != {"attributes", "state"} or set(state["attributes"]) != set(parts.leaves):
         raise CheckpointError("state_dict", f"is of another agent: expected attributes {', '.join(parts.leaves)}")
-    loaded = {
-        name: _fitted(leaf, plain_tensors(state["attributes"][name], f"state_dict ({name})"), f"state_dict ({name})")
-        for name, leaf in parts.leaves.items()
-    }
+    loaded = {}
+    for name, leaf in parts.leaves.items():
+        path = f"state_dict ({name})"
+        loaded[name] = _fitted(leaf, plain_tensors(state["attributes"][name], path), path)
     _apply(parts, loaded, plain_json(state["state"], "state_dict", kept=(torch.Tensor,)))
 
 
@@ -284,20 +271,16 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         for name, state in (states or {}).items():
             parts.owners[name].restore_state(state)
     except BaseException as error:
-        _put_back(parts, before, states_before)
+        # What refuses even the state that it had has not taken another one; the rest is put back all the same.
+        for name, leaf in parts.leaves.items():
+            with contextlib.suppress(Exception):
+                leaf.load_state_dict(before[name])
+        for name, state in (states_before or {}).items():
+            with contextlib.suppress(Exception):
+                parts.owners[name].restore_state(state)
         if isinstance(error, PfrlLikeError) or not isinstance(error, Exception):
             raise
         raise CheckpointError(parts.path, f"was refused by the agent: {type(error).__name__}: {error}") from error
-
-
-def _put_back(parts: _Parts, before: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    # What refuses even the state that it had has not taken another one; the rest is put back all the same.
-    for name, leaf in parts.leaves.items():
-        with contextlib.suppress(Exception):
-            leaf.load_state_dict(before[name])
-    for name, state in (states or {}).items():
-        with contextlib.suppress(Exception):
-            parts.owners[name].restore_state(state)
 
 
 def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
@@ -306,8 +289,7 @@ def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
         check_like(loaded, leaf.state_dict(), path)
     elif isinstance(leaf, torch.optim.Optimizer):
         loaded = fitted_optimizer_state(loaded, leaf, path)
-    fault = _non_finite(leaf, loaded)
-    if fault is not None:
+    if (fault := _non_finite(leaf, loaded)) is not None:
         raise CheckpointError(path, f"holds NaN or infinity in {fault}; expected finite numbers")
     return loaded
 
@@ -318,9 +300,8 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
     return nan_state(state) if isinstance(leaf, torch.optim.Optimizer) else None
 
 
-def _writer(leaf: Any, path: str) -> Callable[[BinaryIO], None]:
+def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
     """What writes a leaf, once it is known that `_bound` lets it be read again."""
-    state = leaf.state_dict()
     writer = tensor_writer(state, path)
     needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
     if needed > bound:
@@ -328,11 +309,11 @@ def _writer(leaf: Any, path: str) -> Callable[[BinaryIO], None]:
     return writer
 
 
-def _bound(leaf: Any) -> int:
-    """Bytes that loading it may take."""
+def _bound(leaf: Any, factor: int = _FACTOR) -> int:
+    """Bytes that loading it may take: so many for each of the live one's."""
     optimizer = isinstance(leaf, torch.optim.Optimizer)
     live: Any = [group["params"] for group in leaf.param_groups] if optimizer else leaf.state_dict()
-    return _BASE_BYTES + _FACTOR * sum(tensor.nbytes for tensor in tensors_in(live))
+    return _BASE_BYTES + factor * sum(tensor.nbytes for tensor in tensors_in(live))
 
 
 def _unwrapped(value: Any) -> Any:

@@ -40,20 +40,17 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
         parts = [f"lacks {_listed(missing)}"] * bool(missing) + [f"also has {_listed(unexpected)}"] * bool(unexpected)
         raise CheckpointError(path, f"is the state of another model: compared with this one, it {' and '.join(parts)}")
     for name, value in live.items():
-        _check_entry(loaded[name], value, name, path)
-
-
-def _check_entry(loaded: Any, live: Any, name: str, path: object) -> None:
-    if isinstance(live, torch.Tensor) != isinstance(loaded, torch.Tensor):
-        expected = "a tensor" if isinstance(live, torch.Tensor) else f"a {type(live).__name__}"
-        raise CheckpointError(path, f"{name} is a {type(loaded).__name__}; expected {expected}")
-    if not isinstance(live, torch.Tensor):
-        return
-    if torch.nn.parameter.is_lazy(live):
-        raise CheckpointError(path, f"cannot be loaded: {name} of the live model has no shape before its first use")
-    if loaded.shape != live.shape or loaded.dtype != live.dtype:
-        came, expected = (f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (loaded, live))
-        raise CheckpointError(path, f"{name} has {came}; expected {expected}")
+        came = loaded[name]
+        if isinstance(value, torch.Tensor) != isinstance(came, torch.Tensor):
+            expected = "a tensor" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+            raise CheckpointError(path, f"{name} is a {type(came).__name__}; expected {expected}")
+        if not isinstance(value, torch.Tensor):
+            continue
+        if torch.nn.parameter.is_lazy(value):
+            raise CheckpointError(path, f"cannot be loaded: {name} of the live model has no shape before its first use")
+        if came.shape != value.shape or came.dtype != value.dtype:
+            forms = [f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (came, value)]
+            raise CheckpointError(path, f"{name} has {forms[0]}; expected {forms[1]}")
 
 
 def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> str | None:

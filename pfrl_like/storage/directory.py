@@ -18,20 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, BinaryIO
 
 from pfrl_like.errors import CheckpointError
-from pfrl_like.storage.atomic import (
-    Writer,
-    atomic_write,
-    catch_up,
-    directory_lock,
-    make_directory,
-    named_errors,
-    open_regular,
-    read_bounded,
-    remove_stale,
-    sync_directory,
-    synced_together,
-    write_file,
-)
+from pfrl_like.storage import atomic
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.manifest import (
     ANY_NAME,
@@ -86,7 +73,7 @@ class Snapshot:
 
 def save_directory(
     dirname: str | os.PathLike[str],
-    files: Mapping[str, Writer],
+    files: Mapping[str, atomic.Writer],
     state: Mapping[str, Any],
     *,
     kind: str,
@@ -118,7 +105,7 @@ def save_directory(
     for name in [*files, STATE]:
         if not is_key(name) or (name == STATE and name in files):
             raise CheckpointError(directory, f"cannot hold a file called {name!r}")
-    writers: dict[str, Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
+    writers: dict[str, atomic.Writer] = {**files, STATE: dump_json(state, os.path.join(directory, STATE), _MAX_STATE)}
     dump_json(info or {}, directory, MAX_MANIFEST)
 
     def save(place: str) -> None:
@@ -126,9 +113,9 @@ def save_directory(
         _make_folders(place, aliases)
         names = _new_names(place, writers)
         try:
-            with synced_together():
+            with atomic.synced_together():
                 entries = {key: _write_data(place, names[key], writer) for key, writer in writers.items()}
-                sync_directory(place)
+                atomic.sync_directory(place)
             manifest = new_manifest(kind, class_name, entries, aliases, info or {})
             _commit(place, dump_json(manifest, place, MAX_MANIFEST))
         except BaseException:
@@ -138,28 +125,28 @@ def save_directory(
         _renew_aliases(place, aliases, entries)
 
     if os.path.lexists(directory) or not _save_new(directory, save):
-        make_directory(directory)
-        with directory_lock(directory):
+        atomic.make_directory(directory)
+        with atomic.directory_lock(directory):
             save(directory)
 
 
 def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     """Save under another name, which is changed in the end; False if somebody has made the directory meanwhile."""
     above, name = os.path.split(os.path.realpath(directory))
-    make_directory(above)
-    remove_stale(above, _NEW)
+    atomic.make_directory(above)
+    atomic.remove_stale(above, _NEW)
     place, target = os.path.join(above, f"{_NEW}{os.getpid()}-{secrets.token_hex(4)}"), os.path.join(above, name)
     try:
-        with named_errors(directory, "made"):
+        with atomic.named_errors(directory, "made"):
             os.mkdir(place)
-        with directory_lock(place):  # as long as it has this name, by which others would remove it
+        with atomic.directory_lock(place):  # as long as it has this name, by which others would remove it
             try:
                 save(place)
             finally:
                 if is_made := has_manifest(place):  # also if a copy could not be made
-                    catch_up()
+                    atomic.catch_up()
                     is_made = _renamed(place, target)
-        sync_directory(above)
+        atomic.sync_directory(above)
     except CheckpointError as error:
         path, reason = (text.replace(place, directory) for text in (error.path, error.reason))
         raise CheckpointError(path, reason) from error
@@ -170,7 +157,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
 
 def _renamed(place: str, target: str) -> bool:
     """Rename a directory; False if there is one of that name that is not empty."""
-    with named_errors(target, "made"):
+    with atomic.named_errors(target, "made"):
         try:
             os.rename(place, target)
         except OSError:
@@ -247,7 +234,7 @@ def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
     for folder in (os.path.join(directory, folder) for folder in sorted(inner)):
         if os.path.islink(folder):
             raise CheckpointError(folder, "is a symbolic link, through which nothing is written")
-        make_directory(folder)
+        atomic.make_directory(folder)
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
@@ -259,20 +246,20 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
             return names
 
 
-def _write_data(directory: str, name: str, writer: Writer) -> dict[str, Any]:
+def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, Any]:
     """Write a file; what passed through the hash is what the manifest vouches for."""
     digest = hashlib.sha256()
-    size = write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
+    size = atomic.write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
 
 
 def _commit(directory: str, manifest: bytes) -> None:
     path = os.path.join(directory, MANIFEST)
     # A manifest that cannot be read does not displace the good one before it.
-    replaced = read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
-    atomic_write(path, manifest)
+    replaced = atomic.read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
+    atomic.atomic_write(path, manifest)
     if replaced is not None:
-        atomic_write(os.path.join(directory, PREVIOUS), replaced)
+        atomic.atomic_write(os.path.join(directory, PREVIOUS), replaced)
 
 
 def _readable_manifest(path: str) -> dict[str, Any] | None:
@@ -297,7 +284,7 @@ def _verified(directory: str, path: str, limits: Mapping[str, int] | None) -> Sn
 
 
 def _verify(path: str, entry: Mapping[str, Any]) -> None:
-    with open_regular(path) as file, named_errors(path, "read"):
+    with atomic.open_regular(path) as file, atomic.named_errors(path, "read"):
         size = os.fstat(file.fileno()).st_size
         if size != entry["size"]:
             raise CheckpointError(path, f"has {size} bytes; expected {entry['size']}")
@@ -368,11 +355,11 @@ def _renew_aliases(directory: str, aliases: Mapping[str, str], entries: Mapping[
         path = os.path.join(directory, *alias.split("/"))
 
         def copy(file: BinaryIO, original: str = original) -> None:
-            with open_regular(original) as source:
+            with atomic.open_regular(original) as source:
                 shutil.copyfileobj(source, file, 1 << 20)
 
         try:
-            write_file(path, copy, durable=False)
+            atomic.write_file(path, copy, durable=False)
             times = os.stat(original)
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
         except (OSError, CheckpointError) as error:

@@ -25,16 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfrl_like.errors import CheckpointError
+from pfrl_like.storage import atomic
 from pfrl_like.storage.arrays import read_arrays, write_arrays
-from pfrl_like.storage.atomic import (
-    OpenFile,
-    atomic_write,
-    make_directory,
-    named_errors,
-    names_in,
-    refuse_irregular,
-    sync_directory,
-)
 from pfrl_like.storage.journal import Journal, read_journal
 from pfrl_like.storage.json_file import dump_json, read_json
 from pfrl_like.storage.manifest import LOCK_FILES, WriterLock
@@ -48,7 +40,7 @@ _TOKEN = re.compile(r"[0-9a-f]{8}")
 _ATTEMPTS = 3
 
 
-class MappedFile(OpenFile):
+class MappedFile(atomic.OpenFile):
     """A file for values in rows; its content is what was written through the arrays that `map` gives.
 
     Room is taken on the disk before it is mapped, so that a full disk is an error and not a signal.
@@ -67,10 +59,10 @@ class MappedFile(OpenFile):
     def __init__(self, path: str, grows: bool = True) -> None:
         self.grows = grows
         self._map: mmap.mmap | None = None
-        with named_errors(path, "opened"):
+        with atomic.named_errors(path, "opened"):
             super().__init__(path, os.O_RDWR | (os.O_CREAT if grows else 0))
             try:
-                refuse_irregular(self._descriptor, path)
+                atomic.refuse_irregular(self._descriptor, path)
             except BaseException:
                 self.close()
                 raise
@@ -82,7 +74,7 @@ class MappedFile(OpenFile):
         Raises:
             CheckpointError: If the system does not say.
         """
-        with named_errors(self.path, "read"):
+        with atomic.named_errors(self.path, "read"):
             return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
@@ -92,9 +84,7 @@ class MappedFile(OpenFile):
             CheckpointError: If there is no room for it, or it may not grow.
         """
         if size > self.size and not self.grows:
-            raise CheckpointError(
-                self.path, f"has {self.size} bytes, expected {size} at least: it is cut off or damaged"
-            )
+            raise CheckpointError(self.path, f"has {self.size} bytes, expected {size} at least: it is cut off")
         try:
             if size > self.size:
                 self._grow(size)
@@ -109,7 +99,7 @@ class MappedFile(OpenFile):
         Raises:
             CheckpointError: If the disk reports an error.
         """
-        with named_errors(self.path, "written"):
+        with atomic.named_errors(self.path, "written"):
             if self._map is not None:
                 self._map.flush()
             os.fsync(self._descriptor)
@@ -201,15 +191,14 @@ class LogDirectory:
         self.marks = dict(marks)
         self.count = 0  # records in the journal
         self.saves: list[str] = []  # files elsewhere that name rows of the values
-        self._journal: Journal | None = None
+        self._journal: Any = None  # the journal and the files of values, once a generation has begun
         self._generation = 0
-        self._files: ColumnFiles | None = None
-        make_directory(path)
+        self._files: Any = None
+        atomic.make_directory(path)
         known = {META, *LOCK_FILES}
-        if strange := [name for name in names_in(path) if name not in known and not _OWN.fullmatch(name)]:
-            raise CheckpointError(
-                path, f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
-            )
+        if strange := [name for name in atomic.names_in(path) if name not in known and not _OWN.fullmatch(name)]:
+            reason = f"holds {strange[0]!r}, which no persistent buffer writes; give a new directory"
+            raise CheckpointError(path, reason)
         self._lock = WriterLock(path)
 
     # Reading
@@ -237,7 +226,7 @@ class LogDirectory:
         Raises:
             CheckpointError: If there are such.
         """
-        if any(name.startswith("columns-") for name in names_in(self.path)):
+        if any(name.startswith("columns-") for name in atomic.names_in(self.path)):
             raise CheckpointError(self.path, f"has no {META}, which says what its files are; give another directory")
 
     def copy(self, source: str) -> tuple[int, ...]:
@@ -252,7 +241,7 @@ class LogDirectory:
         for attempt in range(_ATTEMPTS):
             meta = read_meta(source, self.marks)
             names = [f"state-{meta['generation']}.bin", f"journal-{meta['generation']}.bin"]
-            names += [name for name in names_in(source) if name.startswith(f"columns-{meta['columns']}-")]
+            names += [name for name in atomic.names_in(source) if name.startswith(f"columns-{meta['columns']}-")]
             try:
                 for name in names:
                     shutil.copyfile(os.path.join(source, name), os.path.join(self.path, name), follow_symlinks=False)
@@ -281,7 +270,7 @@ class LogDirectory:
         try:
             journal.mark()
             journal.sync()
-            sync_directory(self.path)
+            atomic.sync_directory(self.path)
             self._write_meta(generation, files.token)
         except BaseException:
             journal.close()
@@ -302,8 +291,7 @@ class LogDirectory:
         Raises:
             CheckpointError: If they cannot be written.
         """
-        assert self._journal is not None
-        fits = self._journal.append(records)
+        fits: bool = self._journal.append(records)
         self.count += len(records) if fits else 0
         return fits
 
@@ -313,7 +301,6 @@ class LogDirectory:
         Raises:
             CheckpointError: If the disk reports an error.
         """
-        assert self._journal is not None and self._files is not None
         self._files.sync()
         self._journal.sync()
         self._journal.mark()  # only now, so that it is never there without what it speaks of
@@ -323,7 +310,7 @@ class LogDirectory:
         """Remove files of ours that belong to no generation; values of this prefix stay."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
         with contextlib.suppress(CheckpointError):
-            for name in names_in(self.path):
+            for name in atomic.names_in(self.path):
                 if _OWN.fullmatch(name) and name not in keep and not name.startswith(columns):
                     with contextlib.suppress(OSError):
                         os.unlink(os.path.join(self.path, name))
@@ -353,7 +340,6 @@ class LogDirectory:
         Raises:
             CheckpointError: If they cannot be written; the names from before are then still in place.
         """
-        assert self._files is not None
         before, self.saves = self.saves, list(saves)
         try:
             self._write_meta(self._generation, self._files.token)
@@ -368,7 +354,7 @@ class LogDirectory:
         content = dump_json(meta, target)
         if len(content) > _MAX_META:
             raise CheckpointError(target, f"cannot name {len(self.saves)} saves: remove older ones")
-        atomic_write(target, content)
+        atomic.atomic_write(target, content)
 
 
 def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:

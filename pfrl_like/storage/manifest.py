@@ -138,9 +138,8 @@ class WriterLock:
         except (filelock.Timeout, RuntimeError):
             raise CheckpointError(directory, f"is being written by {_told(_read(owner))}; it has one writer") from None
         except (OSError, NotImplementedError) as error:
-            raise CheckpointError(
-                directory, f"cannot be locked: {getattr(error, 'strerror', None) or error}"
-            ) from error
+            told = getattr(error, "strerror", None) or error
+            raise CheckpointError(directory, f"cannot be locked: {told}") from error
         try:
             now = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
             owned = {**_identity(os.getpid()), "since": now}

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pfrl_like.batch import map_nested
 from pfrl_like.errors import CheckpointError
 
 #: Largest number of dimensions of a tensor.
@@ -242,7 +243,8 @@ def to_plain(value: Any) -> Any:
         return [to_plain(part) for part in value]
     if value is None or value.numel() > _FEW:
         return value
-    return {"dtype": str(value.dtype), "values": _finite(value.tolist())}
+    numbers = map_nested(lambda number: number if math.isfinite(number) else None, value.tolist())
+    return {"dtype": str(value.dtype), "values": numbers}
 
 
 def from_plain(value: Any, device: torch.device | str) -> Any:
@@ -258,21 +260,10 @@ def from_plain(value: Any, device: torch.device | str) -> Any:
     if isinstance(value, Tensor):
         return value.to(device, copy=True)
     try:
-        return torch.tensor(_numbers(value["values"]), dtype=_FLOATING[value["dtype"]], device=device)
+        numbers = np.array(value["values"], np.float64)  # of None it makes NaN
+        return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"a tensor is {value!r:.100}, expected its dtype and values") from error
-
-
-def _finite(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_finite(item) for item in values]
-    return values if math.isfinite(values) else None
-
-
-def _numbers(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_numbers(item) for item in values]
-    return math.nan if values is None else values
 
 
 def to_saved(value: Any) -> Any:

@@ -81,14 +81,9 @@ class _Archive:
         if len(self._entries) != len(entries):
             self.refuse("has two zip entries of one name")
         for entry in entries:
-            if (
-                entry.compress_type != zipfile.ZIP_STORED
-                or entry.compress_size != entry.file_size
-                or entry.flag_bits & 1
-            ):
-                self.refuse(
-                    f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores them plainly"
-                )
+            is_stored = entry.compress_type == zipfile.ZIP_STORED and entry.compress_size == entry.file_size
+            if not is_stored or entry.flag_bits & 1:
+                self.refuse(f"has a compressed or encrypted zip entry {entry.filename!r}; torch.save stores plain ones")
             if entry.filename.startswith("/") or ".." in entry.filename.split("/") or "\\" in entry.filename:
                 self.refuse(f"has a zip entry with an unsafe name {entry.filename!r}")
         if sum(entry.file_size for entry in entries) > size:

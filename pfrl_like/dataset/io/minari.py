@@ -61,11 +61,7 @@ def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, b
         numbers = sorted(int(found[1]) for name in file if (found := _EPISODE.fullmatch(name)))
         if not numbers:
             raise CheckpointError(data / _DATA, "holds no episode")
-        episodes = [_read_episode(file.within(f"episode_{i}"), image) for i in numbers]
-    try:
-        return *_table(episodes), _n_actions(meta)
-    except ValueError as error:
-        raise CheckpointError(data / _DATA, str(error)) from error
+        return *_table([_read_episode(file.within(f"episode_{i}"), image) for i in numbers]), _n_actions(meta)
 
 
 def _read_episode(episode: Members, image: tuple[int, ...] | None) -> dict[str, Any]:
