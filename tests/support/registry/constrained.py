@@ -44,7 +44,7 @@ from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry import value_agents
 from registry.actor_critics import DENSE, OF_EXPLORING, OF_SAC
-from registry.effects import anew, no_effect, not_recurrent
+from registry.effects import anew, learnt, no_effect, not_recurrent, slower
 from registry.entry import Entry, Family, Table
 
 BCQ = "golden/test_bcq.py::test_"
@@ -109,12 +109,12 @@ OF_BCQ: Table = {
     "act_deterministically": no_effect(False),
     "soft_update_tau": Effect(0.5, "targets parameters"),
     "imitator": anew("imitator"),
-    "imitator_optimizer": Effect(Made(lambda all: sgd(all["imitator"], lr=1e-3)), "parameters"),
-    "lam": Effect(0.1, "parameters", held_by=BCQ + "the_target_is_the_soft_least_value_of_the_best_candidate"),
-    "n_action_samples": Effect(9, "parameters", held_by=BCQ + "the_choice_is_the_candidate_of_most_value"),
-    "action_flexibility": Effect(0.5, "parameters", held_by=BCQ + "perturbed_actions_stay_near_and_in_bounds"),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
-    "rl_start_step": Effect(3, "parameters", held_by=BCQ + "only_the_imitator_learns_before_rl_start_step"),
+    "imitator_optimizer": slower("imitator"),
+    "lam": learnt(0.1, BCQ + "the_target_is_the_soft_least_value_of_the_best_candidate"),
+    "n_action_samples": learnt(9, BCQ + "the_choice_is_the_candidate_of_most_value"),
+    "action_flexibility": learnt(0.5, BCQ + "perturbed_actions_stay_near_and_in_bounds"),
+    "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
+    "rl_start_step": learnt(3, BCQ + "only_the_imitator_learns_before_rl_start_step"),
 }
 
 # Discrete BCQ
@@ -140,12 +140,10 @@ def of_discrete_bcq(entry: Entry, recurrent: bool) -> Arguments:
 OF_DISCRETE_BCQ: Table = {
     **value_agents.OF_Q_FUNCTIONS,
     **not_recurrent(),
-    "optimizer": Effect(Made(lambda all: sgd(all["q_function"], all["imitator"], lr=1e-3)), "parameters"),
+    "optimizer": learnt(Made(lambda all: sgd(all["q_function"], all["imitator"], lr=1e-3))),
     "imitator": anew("imitator"),
-    "action_flexibility": Effect(
-        0.0, "parameters", held_by=BCQ + "discrete_bcq_bootstraps_from_the_best_likely_action"
-    ),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_losses_of_discrete_bcq_are_added"),
+    "action_flexibility": learnt(0.0, BCQ + "discrete_bcq_bootstraps_from_the_best_likely_action"),
+    "beta": learnt(5.0, BCQ + "the_losses_of_discrete_bcq_are_added"),
 }
 
 # BEAR
@@ -178,23 +176,17 @@ OF_BEAR: Table = {
     **OF_SAC,
     **not_recurrent(),
     "imitator": anew("imitator"),
-    "imitator_optimizer": Effect(Made(lambda all: sgd(all["imitator"], lr=1e-3)), "parameters"),
-    "lam": Effect(0.1, "parameters", held_by=BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
-    "n_action_samples": Effect(
-        9, "parameters", held_by=BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"
-    ),
-    "n_mmd_action_samples": Effect(9, "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "mmd_kernel": Effect("laplacian", "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "mmd_sigma": Effect(5.0, "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "initial_alpha": Effect(50.0, "parameters", held_by=BEAR + "the_discrepancy_counts_in_the_policys_loss"),
-    "alpha_threshold": Effect(
-        50.0, "parameters", held_by=BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"
-    ),
-    "alpha_optimizer_lr": Effect(
-        0.5, "parameters", held_by=BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"
-    ),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
-    "rl_start_step": Effect(3, "parameters", held_by=BEAR + "only_the_imitator_learns_before_rl_start_step"),
+    "imitator_optimizer": slower("imitator"),
+    "lam": learnt(0.1, BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
+    "n_action_samples": learnt(9, BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
+    "n_mmd_action_samples": learnt(9, BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "mmd_kernel": learnt("laplacian", BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "mmd_sigma": learnt(5.0, BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "initial_alpha": learnt(50.0, BEAR + "the_discrepancy_counts_in_the_policys_loss"),
+    "alpha_threshold": learnt(50.0, BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"),
+    "alpha_optimizer_lr": learnt(0.5, BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"),
+    "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
+    "rl_start_step": learnt(3, BEAR + "only_the_imitator_learns_before_rl_start_step"),
 }
 
 # Agents

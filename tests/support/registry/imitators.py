@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from actor_critic_parts import make_policy as policy_of_pairs
-from argument_effects import Arguments, Effect, Made
+from argument_effects import Arguments, Effect
 from gymnasium import spaces
 from network_parts import BOX, HEADS, HIDDEN, N_ACTIONS, OBS, make_policy, make_value, policy_layers
 from pair_base import (
@@ -41,7 +41,7 @@ from registry.actor_critics import (
     discrete_policy,
     value_of_states,
 )
-from registry.effects import ONE_REGION, REPLAY, anew, begun_anew, not_compiled, not_recurrent, slower, small
+from registry.effects import ONE_REGION, REPLAY, anew, learnt, not_compiled, not_recurrent, slower, small
 from registry.entry import Entry, Family, Table
 
 # Behavioural cloning
@@ -72,9 +72,7 @@ OF_BC: Table = {
     "act_deterministically": Effect(False, "evaluation"),
     "logger": Effect(held_by=IMITATING + "bcs_logger_hears_of_a_refused_update"),
     "compile": not_compiled("optimizer", "policy", ONE_REGION),
-    "beta": Effect(
-        5.0, "parameters", held_by=IMITATION + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"
-    ),
+    "beta": learnt(5.0, IMITATION + "discrete_bc_is_cross_entropy_and_the_mean_of_squared_logits"),
 }  # fmt: skip
 
 IMITATORS = Family(of_imitators, OF_BC, 4, make_imitator, misfits, policy_space)
@@ -109,22 +107,18 @@ def of_regressing(entry: Entry, recurrent: bool) -> Arguments:
 AWR = "golden/test_awr.py::test_"
 OF_AWR: Table = {
     **OF_WEIGHTED,
-    "v_func": Effect(Made(lambda all: begun_anew(all["v_func"])), "parameters"),
-    "v_func_optimizer": Effect(Made(lambda all: sgd(all["v_func"], lr=1e-3)), "parameters"),
-    "lam": Effect(0.1, "parameters", held_by=AWR + "returns_reach_to_the_end_of_the_episode"),
-    "beta": Effect(0.1, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"),
-    "max_weight": Effect(
-        0.5, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"
-    ),
-    "standardize_advantages": Effect(
-        False, "parameters", held_by=AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"
-    ),
-    "n_critic_updates": Effect(5, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
-    "n_actor_updates": Effect(6, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
-    "batch_size_per_update": Effect(2, "parameters", held_by=AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
-    "horizon": Effect(1, "parameters", held_by=AWR + "a_horizon_cuts_returns_short"),
+    "v_func": anew("v_func"),
+    "v_func_optimizer": slower("v_func"),
+    "lam": learnt(0.1, AWR + "returns_reach_to_the_end_of_the_episode"),
+    "beta": learnt(0.1, AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"),
+    "max_weight": learnt(0.5, AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"),
+    "standardize_advantages": learnt(False, AWR + "weights_are_those_of_the_advantage_after_the_value_has_learnt"),
+    "n_critic_updates": learnt(5, AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "n_actor_updates": learnt(6, AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "batch_size_per_update": learnt(2, AWR + "an_update_takes_so_many_steps_on_so_many_rows"),
+    "horizon": learnt(1, AWR + "a_horizon_cuts_returns_short"),
     "update_interval": Effect(4, "updates parameters"),
-    "minibatch_size": Effect(8, "parameters"),
+    "minibatch_size": learnt(8),
 }
 
 REGRESSING = Family(of_regressing, OF_AWR, 4, make_regressing, regressing_misfits, policy_space)
@@ -176,7 +170,7 @@ OF_TRANSFORMERS: Table = {
         -90.0, "evaluation actions parameters", held_by=TRANSFORMER + "it_acts_by_the_return_that_is_left"
     ),
     "return_scale": Effect(0.1, "evaluation parameters", held_by=TRANSFORMER + "it_acts_by_the_return_that_is_left"),
-    "context_size": Effect(2, "parameters", held_by=TRANSFORMER + "it_looks_back_at_so_many_steps"),
+    "context_size": learnt(2, TRANSFORMER + "it_looks_back_at_so_many_steps"),
 }
 
 TRANSFORMERS = Family(of_transformers, OF_TRANSFORMERS, 4, make_transformer, transformer_misfits, transformer_space)

@@ -97,11 +97,6 @@ def test_processes_are_named_daemons(start):
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
 
 
-def test_unknown_start_method_is_refused(start):
-    with pytest.raises(ValueError, match="start_method is 'thread'"):
-        start(method="thread")
-
-
 def test_answers_come_in_the_order_asked_for(start):
     workers = start(n=3)
     for i in range(3):
