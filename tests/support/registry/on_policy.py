@@ -7,35 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import network_parts
 import numpy as np
+import pair_base
 from argument_effects import Arguments, Effect, Made
 from async_parts import a3c_model, acer_model
-from network_parts import (
-    HEADS,
-    HIDDEN,
-    N_ACTIONS,
-    VALUES,
-    features,
-    in_a_row,
-    make_policy,
-    make_q_function,
-    make_value,
-    policy_layers,
-)
 from on_policy_parts import make_nets, make_on_policy
-from pair_base import (
-    BUFFERS,
-    DENSITIES,
-    EPISODIC,
-    RECURRENT,
-    Case,
-    a_buffer,
-    adam,
-    is_of_goals,
-    of_networks,
-    policy_space,
-    sgd,
-)
 from torch import nn
 
 from pfrl_like import agents
@@ -66,21 +43,21 @@ from registry.entry import Entry, Family, Table
 # PPO and its kin
 
 
-def make(entry: Entry, case: Case, folder: Path) -> Any:
-    recurrent = of_networks(case)
+def make(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    recurrent = pair_base.of_networks(case)
     if case["agent"] == "A3C":
-        head = Branched(nn.Sequential(*policy_layers(case["policy"])), make_value_head())
-        model = in_a_row(recurrent, *features(recurrent), head)
-        return agents.A3C(model, adam(model), t_max=4, gamma=0.9, recurrent=case["recurrent"])
-    nets = make_policy(case["policy"], recurrent), make_value(recurrent)
+        head = Branched(nn.Sequential(*network_parts.policy_layers(case["policy"])), make_value_head())
+        model = network_parts.in_a_row(recurrent, *network_parts.features(recurrent), head)
+        return agents.A3C(model, pair_base.adam(model), t_max=4, gamma=0.9, recurrent=case["recurrent"])
+    nets = network_parts.make_policy(case["policy"], recurrent), network_parts.make_value(recurrent)
     return make_on_policy(case["agent"], case["recurrent"], nets=nets)
 
 
 def make_value_head() -> nn.Module:
-    return nn.Linear(HIDDEN, 1)
+    return nn.Linear(network_parts.HIDDEN, 1)
 
 
-def misfits(case: Case) -> Iterator[str]:
+def misfits(case: pair_base.Case) -> Iterator[str]:
     if case["policy"] == "deterministic":
         yield "policy" if case["agent"] == "TRPO" else "model"
 
@@ -88,12 +65,12 @@ def misfits(case: Case) -> Iterator[str]:
 def arguments(entry: Entry, recurrent: bool) -> Arguments:
     policy, vf = make_nets(recurrent)
     if entry.kind is agents.TRPO:
-        return {"policy": policy, "vf": vf, "vf_optimizer": sgd(vf), "gamma": 0.9, "update_interval": 10,
+        return {"policy": policy, "vf": vf, "vf_optimizer": pair_base.sgd(vf), "gamma": 0.9, "update_interval": 10,
                 "vf_batch_size": 4, "recurrent": recurrent}  # fmt: skip
     if entry.kind is agents.REINFORCE:
-        return {"model": policy, "optimizer": sgd(policy), "recurrent": recurrent}
+        return {"model": policy, "optimizer": pair_base.sgd(policy), "recurrent": recurrent}
     model = (RecurrentBranched if recurrent else Branched)(policy, vf)
-    parts = {"model": model, "optimizer": sgd(model), "gamma": 0.9, "recurrent": recurrent}
+    parts = {"model": model, "optimizer": pair_base.sgd(model), "gamma": 0.9, "recurrent": recurrent}
     if entry.kind is agents.A2C:
         return {**parts, "num_processes": 2}
     return {**parts, "update_interval": 10, "minibatch_size": 4, "epochs": 2}
@@ -161,38 +138,38 @@ OF_ON_POLICY: Table = {
 # A3C and ACER
 
 
-def make_acer(entry: Entry, case: Case, folder: Path) -> Any:
-    recurrent, kind = of_networks(case), case["q_function"]
-    pi = nn.Sequential(*policy_layers(case["policy"]))
+def make_acer(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    recurrent, kind = pair_base.of_networks(case), case["q_function"]
+    pi = nn.Sequential(*network_parts.policy_layers(case["policy"]))
     if kind == "advantage":
-        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(HIDDEN + N_ACTIONS, 1))
+        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(network_parts.HIDDEN + network_parts.N_ACTIONS, 1))
         head: nn.Module = ACERContinuousActionHead(pi, make_value_head(), advantage)
     else:
-        head = ACERDiscreteActionHead(pi, nn.Sequential(*VALUES[kind](N_ACTIONS)))
-    model = in_a_row(recurrent, *features(recurrent), head)
+        head = ACERDiscreteActionHead(pi, nn.Sequential(*network_parts.VALUES[kind](network_parts.N_ACTIONS)))
+    model = network_parts.in_a_row(recurrent, *network_parts.features(recurrent), head)
     name = case["replay_buffer"]
-    buffer = None if name is None else BUFFERS[name](folder)
-    phi = concatenate_goal if is_of_goals(case) else None
+    buffer = None if name is None else pair_base.BUFFERS[name](folder)
+    phi = concatenate_goal if pair_base.is_of_goals(case) else None
     options = {"replay_start_size": 8, "n_times_replay": 1, "recurrent": case["recurrent"], "phi": phi}
-    return agents.ACER(model, adam(model), 4, 0.9, buffer, **options)
+    return agents.ACER(model, pair_base.adam(model), 4, 0.9, buffer, **options)
 
 
-def acer_misfits(case: Case) -> Iterator[str]:
-    if case["policy"] not in (DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
+def acer_misfits(case: pair_base.Case) -> Iterator[str]:
+    if case["policy"] not in (pair_base.DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
         yield "pi"
     if case["q_function"] == "quadratic":
         yield "q"
-    if case["replay_buffer"] not in (None, *EPISODIC):
+    if case["replay_buffer"] not in (None, *pair_base.EPISODIC):
         yield "replay_buffer"
 
 
 def of_async(entry: Entry, recurrent: bool) -> Arguments:
     model = (a3c_model if entry.kind is agents.A3C else acer_model)(recurrent)
-    parts = {"model": model, "optimizer": sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
+    parts = {"model": model, "optimizer": pair_base.sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
     if entry.kind is agents.A3C:
         return parts
-    parts["optimizer"] = sgd(model, lr=0.5)  # so that the policy leaves the average one
-    return {**parts, "replay_buffer": a_buffer(True), "replay_start_size": 10, "n_times_replay": 2,
+    parts["optimizer"] = pair_base.sgd(model, lr=0.5)  # so that the policy leaves the average one
+    return {**parts, "replay_buffer": pair_base.a_buffer(True), "replay_start_size": 10, "n_times_replay": 2,
             "trust_region_delta": 1e-3}  # fmt: skip
 
 
@@ -279,7 +256,7 @@ class Sent:
 def of_actors(entry: Entry, recurrent: bool) -> Arguments:
     """What acts for a learner elsewhere."""
     explorer = ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))
-    return {"pipe": Sent("one"), "model": make_q_function("expected", recurrent), "explorer": explorer,
+    return {"pipe": Sent("one"), "model": network_parts.make_q_function("expected", recurrent), "explorer": explorer,
             "recurrent": recurrent}  # fmt: skip
 
 
@@ -301,11 +278,12 @@ OF_ACTORS: Table = {
 
 # Agents
 
-FAMILY = Family(arguments, OF_ON_POLICY, 5, make, misfits, policy_space)
+FAMILY = Family(arguments, OF_ON_POLICY, 5, make, misfits, pair_base.policy_space)
 ASYNCHRONOUS = dataclasses.replace(FAMILY, arguments=of_async, effects=OF_A3C)
-PARTS = {"policy": HEADS, "recurrent": RECURRENT}
+PARTS = {"policy": network_parts.HEADS, "recurrent": pair_base.RECURRENT}
 OF_ACER_ALONE = {
-    "policy": HEADS, "q_function": (*VALUES, "advantage"), "recurrent": RECURRENT, "replay_buffer": (None, *BUFFERS),
+    "policy": network_parts.HEADS, "q_function": (*network_parts.VALUES, "advantage"),
+    "recurrent": pair_base.RECURRENT, "replay_buffer": (None, *pair_base.BUFFERS),
 }  # fmt: skip
 
 ENTRIES = (
@@ -319,6 +297,6 @@ ENTRIES = (
     ),
     Entry(agents.TRPO, FAMILY, PARTS),
     Entry(agents.A3C, ASYNCHRONOUS, PARTS),
-    Entry(agents.ACER, Family(of_async, OF_ACER, 5, make_acer, acer_misfits, policy_space), OF_ACER_ALONE),
+    Entry(agents.ACER, Family(of_async, OF_ACER, 5, make_acer, acer_misfits, pair_base.policy_space), OF_ACER_ALONE),
     Entry(agents.StateQFunctionActor, Family(of_actors, OF_ACTORS, 5)),
 )  # fmt: skip
