@@ -65,15 +65,10 @@ CHAINS = {
 
 def make_knowing_agent(chain: Chain, buffer: Any, kind: type[DQN] = DQN, explores: bool = True) -> DQN:
     """An agent with the true Q-function, which never learns."""
-    q_function = ChainQFunction(chain, GAMMA)
-    return kind(
-        q_function,
-        torch.optim.SGD(q_function.parameters(), lr=0.0),
-        buffer,
-        GAMMA,
-        ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)) if explores else Greedy(),
-        replay_start_size=10_000,
-    )
+    parts = {"q_function": ChainQFunction(chain, GAMMA), "replay_buffer": buffer, "gamma": GAMMA}
+    explorer = ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)) if explores else Greedy()
+    still = functools.partial(torch.optim.SGD, lr=0.0)
+    return make_agent(kind, optimizer=still, explorer=explorer, replay_start_size=10_000, **parts)
 
 
 def assert_no_error(agent: DQN, batch: Any) -> None:
