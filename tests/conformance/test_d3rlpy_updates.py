@@ -269,10 +269,10 @@ def td3_like(kind: Any) -> Any:
     return actor_critic(kind, deterministic(), Greedy())
 
 
-#: Case, our agent, and what d3rlpy reports by our statistics: name and factor.
 Reported = dict[str, tuple[str, float]]
 OF_ONE_LOSS: Reported = {"loss": ("loss", 1.0)}
 OF_ACTOR_CRITIC: Reported = {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)}
+#: Case, our agent, and what d3rlpy reports by our statistics: name and factor.
 EQUAL: dict[str, tuple[Callable[[], Any], Reported]] = {
     "DQN": (lambda: estimator("DQN", clip_delta=True), OF_ONE_LOSS),
     "DQN, two critics": (lambda: estimator("DQN", clip_delta=True, n_critics=2), OF_ONE_LOSS),
