@@ -7,7 +7,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from chain_parts import several
+from gymnasium.vector import AutoresetMode
 from torch import Tensor, nn
 
 from pfrl_like.agents import DDPG, TD3, SoftActorCritic
@@ -89,10 +90,7 @@ def test_td_errors_of_the_true_values_are_zero(
     chain = Chain(SIZE, **ENDINGS[ending])
     # Only a window of best actions has the true value of its first one.
     agent = make_agent(kind, chain, ReplayBuffer(10_000, num_steps=num_steps), explores=num_steps == 1)
-    env = SerialVectorEnv([make() for _ in range(n_envs)])
-    if mode is not None:
-        env = SyncVectorEnv([make] * n_envs, autoreset_mode=mode)
-    train_agent_batch(agent, env, 60, tmp_path)
+    train_agent_batch(agent, several(make, n_envs, mode), 60, tmp_path)
     batch = agent.replay_buffer.sample_batch(len(agent.replay_buffer), GAMMA)
     assert (batch.discount == 0).any() == chain.terminates
     assert ((batch.action > 0).long() == GO_ON).all() or num_steps == 1

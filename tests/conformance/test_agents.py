@@ -3,15 +3,14 @@
 import functools
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from agent_parts import COMBINATIONS, make_agent
+from chain_parts import CHAINS, vector_env
 from gymnasium.vector import AutoresetMode
 
 from pfrl_like.agents import DQN, DoubleDQN
-from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
@@ -55,40 +54,19 @@ def test_agent_keeps_the_contracts_in_an_environment_of_four_values(recurrent: b
 # has to be zero. The table holds 1000 for the end: to bootstrap from it would show, and so would a step that joins two
 # episodes, or a cut-off that counts as an end.
 
-CHAINS = {
-    "terminated": Chain(),
-    "truncated": Chain(terminates=False, time_limit=5),
-    "both": Chain(time_limit=3),  # from state 1 on, the third step is the end and the time limit
-    "cut off by the runner": Chain(terminates=False),
-}
-
 
 def make_knowing_agent(chain: Chain, buffer: Any, kind: type[DQN] = DQN, explores: bool = True) -> DQN:
     """An agent with the true Q-function, which never learns."""
-    q_function = ChainQFunction(chain, GAMMA)
-    return kind(
-        q_function,
-        torch.optim.SGD(q_function.parameters(), lr=0.0),
-        buffer,
-        GAMMA,
-        ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)) if explores else Greedy(),
-        replay_start_size=10_000,
-    )
+    parts = {"q_function": ChainQFunction(chain, GAMMA), "replay_buffer": buffer, "gamma": GAMMA}
+    explorer = ConstantEpsilonGreedy(0.5, lambda: np.random.randint(2)) if explores else Greedy()
+    still = functools.partial(torch.optim.SGD, lr=0.0)
+    return make_agent(kind, optimizer=still, explorer=explorer, replay_start_size=10_000, **parts)
 
 
 def assert_no_error(agent: DQN, batch: Any) -> None:
     values = agent.model(batch.obs).evaluate_actions(batch.action).detach()
     td_error, _ = agent.update(batch)
     torch.testing.assert_close(td_error / values.max(), torch.zeros_like(values), rtol=0, atol=1e-6)
-
-
-def vector_env(chain: Chain, n_envs: int, mode: AutoresetMode | None) -> Any:
-    def make() -> Chain:
-        return Chain(chain.size, chain.terminates, chain.time_limit)
-
-    if mode is None:
-        return SerialVectorEnv([make() for _ in range(n_envs)])
-    return gymnasium.vector.SyncVectorEnv([make] * n_envs, autoreset_mode=mode)
 
 
 @pytest.mark.parametrize("num_steps", [1, pytest.param(2, marks=pytest.mark.slow), 3])

@@ -1,7 +1,6 @@
 """What agents with a replay buffer learn towards is what follows from known tables: every row of every update."""
 
 import functools
-import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -13,11 +12,11 @@ import torch
 from analytic_parts import (
     ENDINGS,
     GAMMA,
-    MODES,
     KnownPolicy,
     QuadraticCritic,
     Table,
     Trial,
+    forms_of_trials,
     n_step_return,
     softmax,
     state_of,
@@ -301,23 +300,10 @@ def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> Non
     check_sequences(name, n, "every", AutoresetMode.NEXT_STEP, 3)
 
 
-FORMS = list(itertools.product((1, 3), ENDINGS, MODES, (1, 2, 3)))
-#: Of these every agent has one in the default run, and DQN and SAC every mode.
-EXEMPLARY = [(3, "every", AutoresetMode.NEXT_STEP, 3)]
-OF_EXEMPLARS = [(1, "every", mode, 2) for mode in MODES]
-
-
-def cases() -> list[Any]:
-    chosen = []
-    for name in (*DISCRETE, *CONTINUOUS):
-        exemplar = name in ("DQN", "SoftActorCritic")
-        quick = EXEMPLARY + (OF_EXEMPLARS if exemplar else [])
-        forms = [form for form in FORMS if exemplar or form[-1] != 2]
-        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in forms]
-    return chosen
-
-
-@pytest.mark.parametrize(("name", "n", "ending", "mode", "n_envs"), cases())
+@pytest.mark.parametrize(
+    ("name", "n", "ending", "mode", "n_envs"),
+    forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),
+)
 def test_td_errors_follow_from_the_tables(
     name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
 ) -> None:

@@ -1,18 +1,16 @@
 """What agents learn towards from their own last steps is what follows from known tables: every step of every update."""
 
 import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from analytic_parts import (
-    ENDINGS,
     GAMMA,
-    MODES,
     Table,
     Trial,
+    forms_of_trials,
     label_of,
     lambda_return,
     retrace_target,
@@ -204,22 +202,9 @@ CHECKS: dict[str, Callable[[str, Trial], None]] = {
     "ACER": check_acer_online,
     "ACER with replay": check_acer_replay,
 }
-FORMS = list(itertools.product(ENDINGS, MODES, (1, 2, 3)))
-EXEMPLARY = [("every", AutoresetMode.NEXT_STEP, 3)]
-OF_EXEMPLARS = [("every", mode, 2) for mode in MODES]
 
 
-def cases() -> list[Any]:
-    chosen = []
-    for name in CHECKS:
-        exemplar = name in ("PPO", "A3C")
-        quick = EXEMPLARY + (OF_EXEMPLARS if exemplar else [])
-        forms = [form for form in FORMS if exemplar or form[-1] != 2]
-        chosen += [pytest.param(name, *form, marks=[] if form in quick else pytest.mark.slow) for form in forms]
-    return chosen
-
-
-@pytest.mark.parametrize(("name", "ending", "mode", "n_envs"), cases())
+@pytest.mark.parametrize(("name", "ending", "mode", "n_envs"), forms_of_trials(CHECKS, ("PPO", "A3C")))
 def test_errors_follow_from_the_tables(name: str, ending: str, mode: AutoresetMode | None, n_envs: int) -> None:
     torch.manual_seed(0)
     CHECKS[name](name, Trial(make(name), ending, mode, n_envs))

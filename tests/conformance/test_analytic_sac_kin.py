@@ -8,7 +8,7 @@ from typing import Any
 import analytic_tables as known
 import pytest
 import torch
-from analytic_parts import ENDINGS, MODES, KnownPolicy, QuadraticCritic, Table, Trial, n_step_return, softmax, state_of
+from analytic_parts import KnownPolicy, QuadraticCritic, Table, Trial, forms_of_trials, n_step_return, softmax, state_of
 from gymnasium.vector import AutoresetMode
 from torch import nn
 
@@ -154,17 +154,9 @@ def check_redq(n: int, make_trial: Callable[[Any], Trial]) -> None:
 
 
 CHECKS = {"TQC": check_tqc, "REDQ": check_redq, "CrossQ": check_crossq, "DiscreteSAC": check_discrete}
-FORMS = list(itertools.product((1, 3), ENDINGS, MODES, (1, 3)))
-EXEMPLARY = (3, "every", AutoresetMode.NEXT_STEP, 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "n", "ending", "mode", "n_envs"),
-    [
-        pytest.param(name, *form, marks=[] if form == EXEMPLARY else pytest.mark.slow)
-        for name, form in itertools.product(CHECKS, FORMS)
-    ],
-)
+@pytest.mark.parametrize(("name", "n", "ending", "mode", "n_envs"), forms_of_trials(CHECKS, (), 1, 3))
 def test_td_errors_follow_from_the_tables(
     name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int
 ) -> None:

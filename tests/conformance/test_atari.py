@@ -7,16 +7,15 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from agent_parts import make_agent
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from torch import nn
 
 from pfrl_like.agents import DQN
 from pfrl_like.envs import MultiprocessVectorEnv, as_vector_stream
 from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import Lambda
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.wrappers import VectorFrameStack
 from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
@@ -57,24 +56,13 @@ SEVERAL = {
 }
 
 
-def make_agent(n_actions: int) -> DQN:
+def make_player(n_actions: int) -> DQN:
     def small(x: torch.Tensor) -> torch.Tensor:
         return x[:, :, ::12, ::12].flatten(1)
 
     q_function = nn.Sequential(Lambda(small), nn.Linear(4 * 49, n_actions), DiscreteActionValueHead())
-    explorer = ConstantEpsilonGreedy(0.5, lambda: int(np.random.randint(n_actions)))
-    optimizer = torch.optim.SGD(q_function.parameters(), lr=1e-3)
-    buffer = ReplayBuffer(10_000)
-    return DQN(
-        q_function,
-        optimizer,
-        buffer,
-        0.9,
-        explorer,
-        replay_start_size=40,
-        minibatch_size=8,
-        phi=lambda x: np.float32(x),
-    )
+    sizes = {"capacity": 10_000, "replay_start_size": 40, "minibatch_size": 8}
+    return make_agent(q_function=q_function, n_actions=n_actions, phi=lambda x: np.float32(x), **sizes)
 
 
 def check_replay(agent: DQN) -> None:
@@ -92,7 +80,7 @@ def check_replay(agent: DQN) -> None:
 
 @pytest.mark.parametrize("name", ONE)
 def test_one_game_trains_with_each_frame_stored_once(name: str, tmp_path: Any) -> None:
-    agent = make_agent(6)
+    agent = make_player(6)
     train_agent(agent, ONE[name](), STEPS, tmp_path)
     assert agent.optim_t == STEPS - 39
     check_replay(agent)
@@ -101,7 +89,7 @@ def test_one_game_trains_with_each_frame_stored_once(name: str, tmp_path: Any) -
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_games_train_with_each_frame_stored_once(name: str, tmp_path: Any) -> None:
     env = SEVERAL[name]()
-    agent = make_agent(6)
+    agent = make_player(6)
     train_agent_batch(agent, env, STEPS, tmp_path)
     env.close()
     assert agent.t == STEPS

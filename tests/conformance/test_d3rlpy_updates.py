@@ -269,12 +269,15 @@ def td3_like(kind: Any) -> Any:
     return actor_critic(kind, deterministic(), Greedy())
 
 
+Reported = dict[str, tuple[str, float]]
+OF_ONE_LOSS: Reported = {"loss": ("loss", 1.0)}
+OF_ACTOR_CRITIC: Reported = {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)}
 #: Case, our agent, and what d3rlpy reports by our statistics: name and factor.
-EQUAL: dict[str, tuple[Callable[[], Any], dict[str, tuple[str, float]]]] = {
-    "DQN": (lambda: estimator("DQN", clip_delta=True), {"loss": ("loss", 1.0)}),
-    "DQN, two critics": (lambda: estimator("DQN", clip_delta=True, n_critics=2), {"loss": ("loss", 1.0)}),
-    "DoubleDQN": (lambda: estimator("DoubleDQN", clip_delta=True), {"loss": ("loss", 1.0)}),
-    "DiscreteCQL": (lambda: estimator("DiscreteCQL", clip_delta=True), {"loss": ("loss", 1.0)}),
+EQUAL: dict[str, tuple[Callable[[], Any], Reported]] = {
+    "DQN": (lambda: estimator("DQN", clip_delta=True), OF_ONE_LOSS),
+    "DQN, two critics": (lambda: estimator("DQN", clip_delta=True, n_critics=2), OF_ONE_LOSS),
+    "DoubleDQN": (lambda: estimator("DoubleDQN", clip_delta=True), OF_ONE_LOSS),
+    "DiscreteCQL": (lambda: estimator("DiscreteCQL", clip_delta=True), OF_ONE_LOSS),
     "DiscreteBCQ": (
         lambda: estimator("DiscreteBCQ", clip_delta=True, beta=0.0),
         {"loss": ("loss", 1.0), "imitator_loss": ("imitator_loss", 1.0)},
@@ -284,18 +287,16 @@ EQUAL: dict[str, tuple[Callable[[], Any], dict[str, tuple[str, float]]]] = {
             HuberSAC, categorical_policy(of_state(), problem.N_ACTIONS), initial_temperature=0.5,
             make_critic=lambda: mean_q_function(of_state(), problem.N_ACTIONS),
         ),
-        {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)},
+        OF_ACTOR_CRITIC,
     ),
-    "BC": (lambda: estimator("BC"), {"loss": ("loss", 1.0)}),
+    "BC": (lambda: estimator("BC"), OF_ONE_LOSS),
     "DDPG": (
         lambda: estimator("DDPG", regularizing_rate=0.0),
         {"critic_loss": ("critic_loss", 1.0), "actor_loss": ("actor_loss", 1.0)},
     ),
-    "TD3": (lambda: estimator("TD3"), {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)}),
-    "TD3PlusBC": (
-        lambda: td3_like(agents.TD3PlusBC), {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)},
-    ),
-    "ReBRAC": (lambda: td3_like(agents.ReBRAC), {"critic_loss": ("loss", 1.0), "actor_loss": ("policy_loss", 1.0)}),
+    "TD3": (lambda: estimator("TD3"), OF_ACTOR_CRITIC),
+    "TD3PlusBC": (lambda: td3_like(agents.TD3PlusBC), OF_ACTOR_CRITIC),
+    "ReBRAC": (lambda: td3_like(agents.ReBRAC), OF_ACTOR_CRITIC),
     "SAC, fixed temperature": (
         lambda: halved(estimator("SAC", temp_learning_rate=0.0, initial_temperature=0.5)),
         {"critic_loss": ("loss", 2.0), "actor_loss": ("policy_loss", 1.0)},

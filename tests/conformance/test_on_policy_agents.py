@@ -3,16 +3,15 @@
 import functools
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
+from chain_parts import CHAINS, vector_env
 from gymnasium.vector import AutoresetMode
 from on_policy_parts import ON_POLICY, Table, make_on_policy
 
 from pfrl_like.agents import PPO
 from pfrl_like.batch import Batch
-from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.experiments import train_agent_batch
 from pfrl_like.nn import Branched
 from pfrl_like.policies import SoftmaxCategoricalHead
@@ -45,14 +44,6 @@ def test_options_keep_the_contracts(kind: str, options: dict[str, Any]) -> None:
     check_agent(functools.partial(make_on_policy, kind, **options))
 
 
-CHAINS = {
-    "terminated": Chain(),
-    "truncated": Chain(terminates=False, time_limit=5),
-    "both": Chain(time_limit=3),  # from state 1 on, the third step is the end and the time limit
-    "cut off by the runner": Chain(terminates=False),
-}
-
-
 def make_knowing_agent(chain: Chain) -> tuple[PPO, list[Batch]]:
     """An agent that always goes on, with the true values of that and 1000 for the end; and what it would learn from."""
     values = chain.q_values(GAMMA).max(1, keepdims=True)
@@ -69,15 +60,6 @@ def make_knowing_agent(chain: Chain) -> tuple[PPO, list[Batch]]:
 
     agent.learn = learn  # type: ignore[method-assign]
     return agent, seen
-
-
-def vector_env(chain: Chain, n_envs: int, mode: AutoresetMode | None) -> Any:
-    def make() -> Chain:
-        return Chain(chain.size, chain.terminates, chain.time_limit)
-
-    if mode is None:
-        return SerialVectorEnv([make() for _ in range(n_envs)])
-    return gymnasium.vector.SyncVectorEnv([make] * n_envs, autoreset_mode=mode)
 
 
 @pytest.mark.parametrize("n_envs", [pytest.param(1, marks=pytest.mark.slow), 3])

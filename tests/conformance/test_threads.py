@@ -16,6 +16,7 @@ import cloudpickle
 import numpy as np
 import pytest
 import torch
+from agent_parts import make_agent
 from network_parts import OBS
 from on_policy_parts import make_on_policy
 from registry import LEARNERS
@@ -27,11 +28,11 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.nn import Branched, EmpiricalNormalization
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing.play import difference
 from pfrl_like.utils import set_random_seed
 
 N_THREADS = 4
+SMALL: dict[str, Any] = {"capacity": 10, "explorer": Greedy(), "replay_start_size": 1, "minibatch_size": 1}
 #: Whose actions in evaluation are drawn, so that only the mode is looked at.
 DRAWING = {"BCQ", "BEAR"}
 EVERY = pytest.mark.parametrize("kind", LEARNERS)
@@ -256,8 +257,7 @@ def test_threads_find_layers_in_evaluation_and_leave_them_as_they_were(kind: str
     set_random_seed(0)
     if kind == "DQN":
         model: nn.Module = with_modes(DiscreteActionValueHead())
-        adam = torch.optim.Adam(model.parameters())
-        agent: Any = DQN(model, adam, ReplayBuffer(10), 0.9, Greedy(), replay_start_size=1, minibatch_size=1)
+        agent: Any = make_agent(q_function=model, **SMALL)
     else:
         model = Branched(with_modes(SoftmaxCategoricalHead()), with_modes(nn.Linear(3, 1)))
         agent = PPO(model, torch.optim.Adam(model.parameters()))
@@ -291,8 +291,7 @@ class Telling(nn.Module):
 def telling_dqn() -> tuple[Any, list[tuple[str, bool]]]:
     modes: list[tuple[str, bool]] = []
     model = nn.Sequential(nn.Linear(5, 2), Telling(modes), DiscreteActionValueHead())
-    adam = torch.optim.Adam(model.parameters())
-    return DQN(model, adam, ReplayBuffer(10), 0.9, Greedy(), replay_start_size=1, minibatch_size=1), modes
+    return make_agent(q_function=model, **SMALL), modes
 
 
 @contextlib.contextmanager

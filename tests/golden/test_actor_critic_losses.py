@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from hand_parts import Acts, Gaussian, Slope, column
 from torch import Tensor, nn
 
 from pfrl_like.action_value import (
@@ -20,58 +21,11 @@ from pfrl_like.agents.discrete_sac import value_of_state
 from pfrl_like.agents.soft_actor_critic import sac_policy_loss, soft_next_value, soft_reward
 from pfrl_like.agents.td3 import default_target_policy_smoothing_func, td3_next_value
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions.losses import half_square, square
 from pfrl_like.learning.critics import critic_loss, value_of
 from pfrl_like.learning.lagrange import temperature_loss
 from pfrl_like.nn import RecurrentSequential
-from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead
-
-
-class Linear(nn.Module):
-    """Q(s, a) = s + slope * a, of one number each."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = nn.Parameter(torch.tensor(slope))
-
-    def forward(self, pair: Any) -> Tensor:
-        obs, action = pair
-        return obs + self.slope * action
-
-
-class Acts(nn.Module):
-    """pi(s) = gain * s, without spread."""
-
-    def __init__(self, gain: float) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.tensor(gain))
-        self.head = DeterministicHead()
-
-    def forward(self, obs: Tensor) -> Any:
-        return self.head(self.gain * obs)
-
-
-class Gaussian(nn.Module):
-    """A Gaussian of scale 1 around gain * s whose samples are its mean, so that hands can follow."""
-
-    def __init__(self, gain: float) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.tensor(gain))
-
-    def forward(self, obs: Tensor) -> Any:
-        return Certain(self.gain * obs, torch.ones_like(obs))
-
-
-class Certain(DiagonalGaussian):
-    def _noise(self, sample_shape: Any = ()) -> Tensor:
-        return torch.zeros_like(self.loc)
-
-
-def column(*numbers: float) -> Tensor:
-    return torch.tensor(numbers).unsqueeze(1)
-
 
 #: Two steps, the second of which is terminal.
 BATCH = Batch(
@@ -85,9 +39,9 @@ LOG_DENSITY = -math.log(math.sqrt(2 * math.pi))  # of a Gaussian of scale 1 at i
 
 
 def test_the_critic_of_ddpg_bootstraps_from_the_target_policys_action() -> None:
-    next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
+    next_value = ddpg_next_value(Acts(2.0), Slope(0.5), BATCH)
     assert next_value.q_values.flatten().tolist() == [6.0, 8.0]  # 3 + 0.5 * 6, 4 + 0.5 * 8
-    loss, td_error, value = critic_loss(value_of(Linear(2.0), BATCH), BATCH, next_value, elementwise=square)
+    loss, td_error, value = critic_loss(value_of(Slope(2.0), BATCH), BATCH, next_value, elementwise=square)
     assert value.tolist() == [2.0, 0.0]  # 1 + 2 * 0.5, 2 - 2 * 1
     assert td_error.tolist() == pytest.approx([4.4, 10.0])  # 1 + 0.9 * 6 - 2, 10 - 0
     assert loss.item() == pytest.approx((4.4**2 + 100) / 2)
@@ -95,16 +49,16 @@ def test_the_critic_of_ddpg_bootstraps_from_the_target_policys_action() -> None:
 
 def test_weights_and_the_sum_of_a_critics_loss() -> None:
     weighted = BATCH.replace(weight=torch.tensor([0.5, 0.1]))
-    next_value = ddpg_next_value(Acts(2.0), Linear(0.5), BATCH)
+    next_value = ddpg_next_value(Acts(2.0), Slope(0.5), BATCH)
     loss, td_error, _ = critic_loss(
-        value_of(Linear(2.0), weighted), weighted, next_value, elementwise=half_square, accumulator="sum"
+        value_of(Slope(2.0), weighted), weighted, next_value, elementwise=half_square, accumulator="sum"
     )
     assert loss.item() == pytest.approx(0.5 * (0.5 * 4.4**2 + 0.1 * 100))
     assert td_error.tolist() == pytest.approx([4.4, 10.0])
 
 
 def test_the_policy_of_ddpg_ascends_the_critic() -> None:
-    policy, critic = Acts(2.0), Linear(0.5)
+    policy, critic = Acts(2.0), Slope(0.5)
     loss, q = ddpg_policy_loss(policy, critic, BATCH)
     assert q.tolist() == [2.0, 4.0]  # 1 + 0.5 * 2, 2 + 0.5 * 4
     assert loss.item() == -3.0
@@ -115,7 +69,7 @@ def test_the_policy_of_ddpg_ascends_the_critic() -> None:
 
 
 def test_td3_takes_the_least_value_of_a_disturbed_action() -> None:
-    value = td3_next_value(Acts(2.0), [Linear(0.5), Linear(-1.0), Linear(3.0)], BATCH, lambda action: action - 7.0)
+    value = td3_next_value(Acts(2.0), [Slope(0.5), Slope(-1.0), Slope(3.0)], BATCH, lambda action: action - 7.0)
     # actions 6 - 7 = -1 and 8 - 7 = 1: of (2.5, 4, 0) and (4.5, 3, 7) the least
     assert value.q_values.flatten().tolist() == [0.0, 3.0]
 
@@ -130,18 +84,18 @@ def test_the_smoothing_noise_is_cut_off_and_so_are_the_actions() -> None:
 
 
 def test_the_soft_target_takes_the_log_probability_off() -> None:
-    next_value, log_prob = soft_next_value(Gaussian(2.0), [Linear(0.5), Linear(1.0)], BATCH)
+    next_value, log_prob = soft_next_value(Gaussian(2.0), [Slope(0.5), Slope(1.0)], BATCH)
     assert next_value.q_values.flatten().tolist() == [6.0, 8.0]
     assert log_prob.tolist() == pytest.approx([LOG_DENSITY] * 2)
     reward = soft_reward(BATCH, log_prob, 0.2)
     assert reward.tolist() == pytest.approx([1 - 0.9 * 0.2 * LOG_DENSITY, 10.0])
-    _, td_error, _ = critic_loss(value_of(Linear(2.0), BATCH), BATCH, next_value, reward)
+    _, td_error, _ = critic_loss(value_of(Slope(2.0), BATCH), BATCH, next_value, reward)
     assert td_error.tolist() == pytest.approx([1 + 0.9 * (6 - 0.2 * LOG_DENSITY) - 2, 10.0])
 
 
 def test_the_policy_of_sac_weighs_value_against_entropy() -> None:
     policy = Gaussian(2.0)
-    loss, log_prob, entropy = sac_policy_loss(policy, [Linear(0.5), Linear(-1.0)], BATCH, 0.2)
+    loss, log_prob, entropy = sac_policy_loss(policy, [Slope(0.5), Slope(-1.0)], BATCH, 0.2)
     # values 1 + 0.5 * 2 and 1 - 2, 2 + 0.5 * 4 and 2 - 4: the least are -1 and -2
     assert loss.item() == pytest.approx(0.2 * LOG_DENSITY + 1.5)
     assert log_prob.tolist() == pytest.approx([LOG_DENSITY] * 2)
@@ -149,7 +103,7 @@ def test_the_policy_of_sac_weighs_value_against_entropy() -> None:
     loss.backward()
     assert policy.gain.grad == pytest.approx(1.5)  # of -(s - gain * s): (1 + 2) / 2
     weighted = BATCH.replace(weight=torch.tensor([1.0, 0.0]))
-    loss, *_ = sac_policy_loss(policy, [Linear(0.5), Linear(-1.0)], weighted, 0.2, "sum")
+    loss, *_ = sac_policy_loss(policy, [Slope(0.5), Slope(-1.0)], weighted, 0.2, "sum")
     assert loss.item() == pytest.approx(0.2 * LOG_DENSITY + 1)
 
 
@@ -259,11 +213,7 @@ class Sum(nn.Module):
 
 
 def test_what_is_no_value_of_one_action_is_refused() -> None:
-    class Two(nn.Module):
-        def forward(self, pair: Any) -> Tensor:
-            return torch.zeros(2, 2)
-
     with pytest.raises(ValueError, match=r"a critic gives numbers of shape \(2, 2\) for 2 rows, expected one for each"):
-        value_of(Two(), BATCH)
+        value_of(Sum(), BATCH)
     with pytest.raises(TypeError, match="a critic gives a str, expected one that gives a DiscreteActionValue"):
         value_of(lambda pair: "value", BATCH)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 from agent_parts import AGENTS, make_agent, make_batch
+from hand_parts import Table
 from torch import Tensor, nn
 
-from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue, QuadraticActionValue
+from pfrl_like.action_value import DistributionalDiscreteActionValue, QuadraticActionValue
 from pfrl_like.agents.dpp import DPPL, DPPGreedy
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
@@ -26,17 +27,6 @@ from pfrl_like.utils.recurrent import sequence_outputs
 # Three rows: one step with gamma 0.5; two steps with gamma 0.5 (discount 0.25); a terminal step.
 REWARD = torch.tensor([1.0, 3.0, 5.0])
 DISCOUNT = torch.tensor([0.5, 0.25, 0.0])
-
-
-class Table(nn.Module):
-    """Q(s, a) = s * weight[a]."""
-
-    def __init__(self, weight: list[float]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(weight))
-
-    def forward(self, obs: Tensor) -> DiscreteActionValue:
-        return DiscreteActionValue(obs.unsqueeze(1) * self.weight)
 
 
 BATCH = Batch(

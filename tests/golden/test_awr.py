@@ -9,6 +9,7 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_policy
 from agent_parts import MAKE_BUFFER
+from hand_parts import assert_same_when_compiled, with_nothing_after
 from torch import nn
 
 from pfrl_like import agents
@@ -229,16 +230,8 @@ def test_the_value_learns_the_returns() -> None:
     assert awr_value_loss(v_func, weighted, "sum")[0].item() == 9 + 0.5
 
 
-def with_future(batch: Batch) -> Batch:
-    """Nothing follows."""
-    none = torch.zeros(0)
-    return batch.replace(
-        continuation=Continuation(torch.full((len(batch),), -1), none, none, batch.obs[:0], none.long(), none.long())
-    )
-
-
 def test_weights_are_those_of_the_advantage_after_the_value_has_learnt() -> None:
-    batch = with_future(make_batch())
+    batch = with_nothing_after(make_batch())
     for standardize_advantages in (False, True):
         agent = make(beta=0.5, max_weight=3.0, standardize_advantages=standardize_advantages)
         returns = td_lambda_returns(agent.v_func, batch, 0.95)
@@ -256,13 +249,13 @@ def test_an_update_takes_so_many_steps_on_so_many_rows() -> None:
         getattr(agent, name).register_forward_hook(
             lambda module, inputs, output, name=name: seen.append((name, len(inputs[0])))
         )
-    agent.update(with_future(make_batch()))
+    agent.update(with_nothing_after(make_batch()))
     assert [each for each in seen if each[1] == 3] == [("v_func", 3)] * 4 + [("policy", 3)] * 5
     assert (agent.optim_t, agent.n_policy_updates) == (1, 1)
 
 
 def test_importance_weights_count_in_both_losses() -> None:
-    agent, batch = make(), with_future(make_batch()).replace(weight=torch.zeros(8))
+    agent, batch = make(), with_nothing_after(make_batch()).replace(weight=torch.zeros(8))
     before = {name: value.clone() for name, value in agent.policy.state_dict().items()}
     values = agent.v_func(batch.obs).clone()
     agent.update(batch)
@@ -271,7 +264,7 @@ def test_importance_weights_count_in_both_losses() -> None:
 
 
 def test_one_return_that_is_not_finite_stops_all_steps() -> None:
-    agent, batch = make(batch_size_per_update=1), with_future(make_batch())
+    agent, batch = make(batch_size_per_update=1), with_nothing_after(make_batch())
     before = agent.v_func(batch.obs).clone()
     batch.reward[5] = torch.inf
     with pytest.raises(NonFiniteError, match="returns or values of states are not finite; no step was made"):
@@ -335,10 +328,4 @@ def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
 
 @pytest.mark.slow
 def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
-    twins = [make(compile=compile) for compile in (False, True)]
-    for seed in range(3):
-        errors = []
-        for agent in twins:
-            torch.manual_seed(seed)
-            errors.append(agent.update(with_future(make_batch(seed)))[0])
-        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+    assert_same_when_compiled(make, [with_nothing_after(make_batch(seed)) for seed in range(3)])

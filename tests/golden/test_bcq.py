@@ -10,6 +10,7 @@ import torch
 from actor_critic_parts import ENV, make_batch, make_critic, parameters
 from agent_parts import MAKE_BUFFER, make_agent
 from gymnasium import spaces
+from hand_parts import Slope, Table, assert_same_when_compiled
 from pair_base import Noise
 from registry.constrained import make_vae, of_pairs
 from torch import Tensor, nn
@@ -120,17 +121,6 @@ def test_latent_numbers_are_drawn_around_their_mean_and_cut_off_to_act() -> None
 # Candidates
 
 
-class Least(nn.Module):
-    """Q(s, a) = s + slope * a."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
-
-    def forward(self, pair: Any) -> Tensor:
-        return pair[0] + self.slope * pair[1]
-
-
 class Ramp(ConditionalVAE):
     """Draws the actions -0.5, 0, 0.5, ... in every state."""
 
@@ -157,7 +147,7 @@ def test_perturbed_actions_stay_near_and_in_bounds() -> None:
 def test_the_choice_is_the_candidate_of_most_value() -> None:
     still = Lambda(lambda pair: torch.zeros_like(pair[1]))
     for slope, expected in ((1.0, 0.5), (-1.0, -0.5)):
-        choice = CandidateChoice(Ramp(), still, Least(slope), 3, 0.05)
+        choice = CandidateChoice(Ramp(), still, Slope(slope), 3, 0.05)
         assert choice(OBS).mode.tolist() == [[expected], [expected]]
     peak = Lambda(lambda pair: -pair[1].square())
     assert CandidateChoice(Ramp(), still, peak, 3, 0.05)(OBS).mode.tolist() == [[0.0], [0.0]]
@@ -168,7 +158,7 @@ def test_the_target_is_the_soft_least_value_of_the_best_candidate() -> None:
     up = Lambda(lambda pair: torch.ones_like(pair[1]))
     # Candidates -0.5, 0, 0.5 are perturbed to -0.4, 0.1, 0.6. Q = s' + a and s' - 3 a, with s' = 3 and 4; the least
     # and largest of them are s' - 3 * 0.6 and s' + 0.6, s' - 0.3 and s' + 0.1, s' - 0.4 and s' + 1.2.
-    critics = [Least(1.0), Least(-3.0)]
+    critics = [Slope(1.0), Slope(-3.0)]
     for lam, best in ((1.0, -0.3), (0.75, -0.4 * 0.75 + 1.2 * 0.25), (0.0, 1.2)):
         value = bcq_next_value(Ramp(), up, critics, BATCH, 3, 0.1, lam)
         expected = torch.tensor([[3 + best], [4 + best]])
@@ -254,23 +244,12 @@ def test_likely_actions_are_so_many_times_as_probable_as_the_most_probable_one()
     assert likely_actions(distribution.masked(allowed), 0.0, allowed).tolist() == [[False, True, True]]
 
 
-class Table(nn.Module):
-    """Q(s, a) = s * weight[a], or probabilities that are the softmax of that."""
-
-    def __init__(self, *weight: float, head: Any = DiscreteActionValue) -> None:
-        super().__init__()
-        self.weight, self.head = nn.Parameter(torch.tensor(weight)), head
-
-    def forward(self, obs: Tensor) -> Any:
-        return self.head(obs * self.weight)
-
-
 STEPS = Batch(OBS, torch.tensor([0, 0]), torch.tensor([1.0, 10.0]), OBS + 2, torch.tensor([0.5, 0.5]))
 
 
 def discrete(action_flexibility: float, **options: Any) -> Any:
-    imitator = Table(0.0, -0.5, head=Categorical)
-    q_function = Table(1.0, 2.0)
+    imitator = Table([0.0, -0.5], Categorical)
+    q_function = Table([1.0, 2.0])
     return make_discrete(
         q_function=q_function, imitator=imitator, action_flexibility=action_flexibility, clip_delta=False, **options
     )
@@ -342,19 +321,15 @@ def test_the_two_forms_refuse_each_others_actions() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [make, make_discrete])
 def test_a_compiled_update_learns_as_an_ordinary_one(kind: Any) -> None:
-    twins = []
-    for compile in (False, True):
+    def seeded(**options: Any) -> Any:
         torch.manual_seed(0)
-        twins.append(kind(compile=compile))
-    for seed in range(4):
-        batch = make_batch(seed)
-        if kind is make_discrete:
-            batch = batch.replace(obs=torch.randn(8, 5), next_obs=torch.randn(8, 5), action=torch.arange(8) % 2)
-        errors = []
-        for agent in twins:
-            torch.manual_seed(seed)
-            errors.append(agent.update(batch)[0])
-        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+        return kind(**options)
+
+    batches = [make_batch(seed) for seed in range(4)]
+    if kind is make_discrete:
+        obs, next_obs = torch.randn(2, 8, 5)
+        batches = [each.replace(obs=obs, next_obs=next_obs, action=torch.arange(8) % 2) for each in batches]
+    assert_same_when_compiled(seeded, batches)
 
 
 @pytest.mark.parametrize("bootstrap", [False, True])

@@ -9,8 +9,9 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
 from agent_parts import MAKE_BUFFER
+from hand_parts import Ramps, Slope, assert_same_when_compiled
 from registry.constrained import make_vae, of_pairs
-from torch import Tensor, nn
+from torch import nn
 
 from pfrl_like.agents import BEAR
 from pfrl_like.agents.offline.bear import bear_next_value
@@ -83,37 +84,13 @@ def test_the_discrepancy_is_that_of_policy_and_imitator() -> None:
 # Targets and losses
 
 
-class Slope(nn.Module):
-    """Q(s, a) = s + slope * a."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
-
-    def forward(self, pair: Any) -> Tensor:
-        return pair[0] + self.slope * pair[1]
-
-
-class Ramp(DiagonalGaussian):
-    """A Gaussian whose samples are -1, 0, 1, ..., so that hands can follow."""
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        n = sample_shape[0]
-        return (torch.arange(float(n)) - 1).view(n, 1, 1).expand(n, *self.loc.shape)
-
-
-class Ramps(nn.Module):
-    def forward(self, obs: Tensor) -> Any:
-        return Ramp(torch.zeros(len(obs), 1), torch.ones(len(obs), 1))
-
-
 def test_the_target_is_the_best_of_some_actions_under_the_soft_minimum() -> None:
     obs = torch.tensor([[3.0], [4.0]])
     batch = Batch(obs, obs, torch.zeros(2), obs, torch.full((2,), 0.5))
     # Q = s + a and s - 3 a of a = -1, 0, 1: the least of both are s - 1, s, s - 3, the largest s + 3, s, s + 1.
     density = [-0.5 * math.log(2 * math.pi) - 0.5 * a * a for a in (-1, 0, 1)]
     for lam, n_action_samples, best, action in ((1.0, 3, 0.0, 0), (0.5, 3, 1.0, -1), (0.0, 1, 3.0, -1)):
-        value, log_prob = bear_next_value(Ramps(), [Slope(1.0), Slope(-3.0)], batch, n_action_samples, lam)
+        value, log_prob = bear_next_value(Ramps(1, 1), [Slope(1.0), Slope(-3.0)], batch, n_action_samples, lam)
         torch.testing.assert_close(value.q_values, obs + best)
         assert log_prob.tolist() == pytest.approx([density[action + 1]] * 2)
     agent, other = make(), make_batch()
@@ -216,10 +193,4 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
 
 @pytest.mark.slow
 def test_a_compiled_update_learns_as_an_ordinary_one() -> None:
-    twins = [make(entropy_target=-2.0, compile=compile) for compile in (False, True)]
-    for seed in range(4):
-        errors = []
-        for agent in twins:
-            torch.manual_seed(seed)
-            errors.append(agent.update(make_batch(seed))[0])
-        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+    assert_same_when_compiled(functools.partial(make, entropy_target=-2.0), map(make_batch, range(4)))

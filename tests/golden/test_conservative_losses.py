@@ -8,6 +8,7 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
 from agent_parts import MAKE_BUFFER, make_agent
+from hand_parts import Gaussian, Table, assert_same_when_compiled
 from torch import Tensor, nn
 
 from pfrl_like.action_value import DiscreteActionValue
@@ -16,7 +17,6 @@ from pfrl_like.agents.offline.cql import conservative_actions, conservative_gap,
 from pfrl_like.agents.offline.edac import action_gradients, diversity_losses
 from pfrl_like.agents.soft_actor_critic import sample_with_log_prob
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.learning.critics import value_of, values_of_actions
 from pfrl_like.q_functions import QFunctionEnsemble
 from pfrl_like.testing import check_agent
@@ -61,22 +61,10 @@ def test_the_gap_is_the_soft_maximum_of_actions_drawn_above_the_value_of_the_dat
     torch.testing.assert_close(gap, torch.tensor([math.log(10) - 2, 1.0]))
 
 
-class Certain(DiagonalGaussian):
-    """A Gaussian whose samples are its mean, so that hands can follow."""
-
-    def _noise(self, sample_shape: Any = ()) -> Tensor:
-        return torch.zeros(*sample_shape, *self.loc.shape)
-
-
-class Doubles(nn.Module):
-    def forward(self, obs: Tensor) -> Certain:
-        return Certain(2 * obs, torch.ones_like(obs))
-
-
 def test_actions_are_the_policys_in_both_states_and_uniform_ones() -> None:
     obs, next_obs = torch.tensor([[0.1, 0.2], [0.3, 0.4]]), torch.tensor([[1.0, 2.0], [3.0, 4.0]])
     zeros = torch.zeros(2)
-    actions, density = conservative_actions(Doubles(), Batch(obs, obs, zeros, next_obs, zeros), 3)
+    actions, density = conservative_actions(Gaussian(2.0, 2), Batch(obs, obs, zeros, next_obs, zeros), 3)
     assert actions.shape == (9, 2, 2) and density.shape == (9, 2)
     for drawn, state in ((actions[:3], obs), (actions[3:6], next_obs)):
         torch.testing.assert_close(drawn, (2 * state).expand(3, 2, 2))
@@ -165,17 +153,6 @@ def test_cql_refuses_numbers_out_of_bounds() -> None:
 # Discrete CQL
 
 
-class Table(nn.Module):
-    """Q(s, a) = s * weight[a]."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor([1.0, 2.0]))
-
-    def forward(self, obs: Tensor) -> DiscreteActionValue:
-        return DiscreteActionValue(obs.unsqueeze(1) * self.weight)
-
-
 def test_the_discrete_gap_is_the_soft_maximum_of_what_is_allowed() -> None:
     value, action = DiscreteActionValue(torch.tensor([[2.0, 6.0], [3.0, 3.0]]).log()), torch.tensor([1, 0])
     # log(2 + 6) - log 6,   log(3 + 3) - log 3
@@ -194,12 +171,12 @@ def test_discrete_cql_is_double_dqn_and_the_gap() -> None:
     gaps = math.log(math.e + math.e**2) - 2, math.log(math.e**3 + math.e**6) - 3
     for conservative_weight in (0.0, 1.0, 4.0):
         options: dict[str, Any] = {"clip_delta": False, "conservative_weight": conservative_weight}
-        loss, td_error, _ = make_agent(DiscreteCQL, q_function=Table(), **options).loss(batch)
+        loss, td_error, _ = make_agent(DiscreteCQL, q_function=Table([1.0, 2.0]), **options).loss(batch)
         expected = (conservative_weight * gaps[0] + 0.5 * (4.5 + conservative_weight * gaps[1])) / 2
         assert loss.item() == pytest.approx(expected)
         assert td_error.tolist() == pytest.approx([0.0, -3.0])
     with pytest.raises(ValueError, match="conservative_weight is -1"):
-        make_agent(DiscreteCQL, q_function=Table(), conservative_weight=-1)
+        make_agent(DiscreteCQL, q_function=Table([1.0, 2.0]), conservative_weight=-1)
 
 
 # EDAC
@@ -290,10 +267,4 @@ def test_sac_n_has_the_squared_error_of_the_least_of_all_targets() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "options"), [(CQL, {}), (EDAC, {"eta": 0.0}), (EDAC, {"eta": 1.0})])
 def test_a_compiled_update_learns_as_an_ordinary_one(kind: Any, options: dict[str, Any]) -> None:
-    agents = [make(kind, entropy_target=-2.0, compile=compile, **options) for compile in (False, True)]
-    for seed in range(4):
-        errors = []
-        for agent in agents:
-            torch.manual_seed(seed)
-            errors.append(agent.update(make_batch(seed))[0])
-        torch.testing.assert_close(*errors, rtol=1e-3, atol=1e-4)
+    assert_same_when_compiled(functools.partial(make, kind, entropy_target=-2.0, **options), map(make_batch, range(4)))

@@ -10,12 +10,13 @@ import torch
 from actor_critic_parts import ENV, make_policy
 from agent_parts import MAKE_BUFFER
 from gymnasium import spaces
+from hand_parts import with_nothing_after
 from pair_base import Noise
 from torch import Tensor, nn
 
 from pfrl_like.agents import DecisionTransformer, DiscreteDecisionTransformer
 from pfrl_like.agents.offline.decision_transformer import predictions, returns_to_go
-from pfrl_like.batch import Batch, Continuation
+from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.distributions import DeltaVector
 from pfrl_like.errors import ExportError
@@ -150,10 +151,7 @@ def test_importance_weights_and_kinds_of_loss() -> None:
     lengths = torch.tensor([2, 1])
     obs = torch.randn(3, 5)
     batch = Batch(obs, torch.tensor([0, 1, 1]), torch.zeros(3), obs, torch.ones(3), lengths=lengths)
-    none = torch.zeros(0)
-    batch = batch.replace(
-        continuation=Continuation(torch.full((3,), -1), none, none, obs[:0], none.long(), none.long())
-    )
+    batch = with_nothing_after(batch)
     agent.policy.eval()
     loss, error = agent.imitation_loss(batch)
     padded = torch.stack([obs[[0, 2]], torch.stack([obs[1], torch.zeros(5)])])

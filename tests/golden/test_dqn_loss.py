@@ -8,27 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from hand_parts import Table
 
-from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.double_dqn import greedy_of_online
 from pfrl_like.agents.dqn import dqn_loss
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import half_square
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
-
-
-class Table(nn.Module):
-    """Q(s, a) = s * weight[a]."""
-
-    def __init__(self, weight: list[float]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.tensor(weight))
-
-    def forward(self, obs: Tensor) -> DiscreteActionValue:
-        return DiscreteActionValue(obs.unsqueeze(1) * self.weight)
-
 
 ONLINE, TARGET = [1.0, 2.0], [4.0, 3.0]
 # Three rows: a step with gamma 0.5; two steps with gamma 0.5 (discount 0.25); a terminal step.

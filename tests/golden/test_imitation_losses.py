@@ -1,11 +1,11 @@
 """Losses of agents that imitate recorded actions, with numbers worked out by hand, the arithmetic beside them."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from hand_parts import Acts, Gaussian, Ramps, Slope
+from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
 from pfrl_like.agents.offline.advantage_weighted import advantage_weighted_loss, sampled_advantage
@@ -14,59 +14,9 @@ from pfrl_like.agents.offline.bc import bc_loss, discrete_bc_loss
 from pfrl_like.agents.offline.iql import iql_critic_loss, iql_value_loss
 from pfrl_like.agents.offline.td3_plus_bc import rebrac_policy_loss, rebrac_reward, td3_plus_bc_policy_loss
 from pfrl_like.batch import Batch
-from pfrl_like.distributions import DiagonalGaussian
 from pfrl_like.functions import exponential_weight
 from pfrl_like.learning.critics import value_of
-from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead
-
-
-class Critic(nn.Module):
-    """Q(s, a) = s + slope * (a_1 + a_2)."""
-
-    def __init__(self, slope: float) -> None:
-        super().__init__()
-        self.slope = slope
-
-    def forward(self, pair: Any) -> Tensor:
-        obs, action = pair
-        return obs + self.slope * action.sum(-1, keepdim=True)
-
-
-class Acts(nn.Module):
-    """pi(s) = gain * (s, s), without spread."""
-
-    def __init__(self, gain: float) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.tensor(gain))
-        self.head = DeterministicHead()
-
-    def forward(self, obs: Tensor) -> Any:
-        return self.head(self.gain * obs.expand(-1, 2))
-
-
-class Gaussian(nn.Module):
-    """A Gaussian of scale 1 around gain * (s, s)."""
-
-    def __init__(self, gain: float) -> None:
-        super().__init__()
-        self.gain = nn.Parameter(torch.tensor(gain))
-
-    def forward(self, obs: Tensor) -> Any:
-        return DiagonalGaussian(self.gain * obs.expand(-1, 2), torch.ones(len(obs), 2))
-
-
-class Draws(DiagonalGaussian):
-    """A Gaussian whose samples are (0, 0), (1, 1), ..., so that hands can follow."""
-
-    def sample(self, sample_shape: Any = ()) -> Tensor:
-        n = sample_shape[0]
-        return torch.arange(float(n)).view(n, 1, 1).expand(n, *self.loc.shape)
-
-
-class Drawing(nn.Module):
-    def forward(self, obs: Tensor) -> Any:
-        return Draws(torch.zeros(len(obs), 2), torch.ones(len(obs), 2))
-
+from pfrl_like.policies import SoftmaxCategoricalHead
 
 #: Two steps, the second of which is terminal.
 BATCH = Batch(
@@ -84,7 +34,7 @@ WEIGHTED = BATCH.replace(weight=torch.tensor([1.0, 0.5]))
 
 
 def test_bc_of_certain_actions_is_the_mean_squared_error() -> None:
-    policy = Acts(1.0)
+    policy = Acts(1.0, 2)
     loss, error = bc_loss(policy, BATCH)
     # ((1 - 0.5)**2 + 0) / 2 = 0.125 and ((2 - 0)**2 + 0) / 2 = 2
     assert error.tolist() == [0.125, 2.0]
@@ -96,7 +46,7 @@ def test_bc_of_certain_actions_is_the_mean_squared_error() -> None:
 
 
 def test_bc_of_a_density_is_the_negative_log_likelihood() -> None:
-    loss, error = bc_loss(Gaussian(1.0), BATCH)
+    loss, error = bc_loss(Gaussian(1.0, 2), BATCH)
     surprise = [math.log(2 * math.pi) + 0.125, math.log(2 * math.pi) + 2.0]  # two numbers of scale 1 an action
     assert loss.item() == pytest.approx(sum(surprise) / 2)
     assert error.tolist() == pytest.approx([math.log(1 + math.exp(each)) for each in surprise])
@@ -127,20 +77,20 @@ def test_discrete_bc_leaves_forbidden_actions_out_of_the_likelihood_but_not_of_t
 
 
 def test_td3_plus_bc_weighs_the_critic_against_the_squared_error() -> None:
-    policy = Acts(1.0)
-    loss = td3_plus_bc_policy_loss(policy, Critic(0.5), BATCH, alpha=2.5)
+    policy = Acts(1.0, 2)
+    loss = td3_plus_bc_policy_loss(policy, Slope(0.5), BATCH, alpha=2.5)
     # Q = 1 + 0.5 * 2 = 2 and 2 + 0.5 * 4 = 4, of mean size 3; squared errors 0.125 and 2, as for BC
     assert loss.item() == pytest.approx(((0.125 - 2.5 * 2 / 3) + (2 - 2.5 * 4 / 3)) / 2)
     loss.backward()
     assert policy.gain.grad is not None
     # of the errors 2.25; of Q by the gain 1 and 2, on the average 1.5, with the weight 2.5 / 3 that has no gradient
     assert policy.gain.grad.item() == pytest.approx(2.25 - 1.5 * 2.5 / 3)
-    weighted = td3_plus_bc_policy_loss(policy, Critic(0.5), WEIGHTED, alpha=2.5, accumulator="sum")
+    weighted = td3_plus_bc_policy_loss(policy, Slope(0.5), WEIGHTED, alpha=2.5, accumulator="sum")
     assert weighted.item() == pytest.approx((0.125 - 2.5 * 2 / 3) + 0.5 * (2 - 2.5 * 4 / 3))
 
 
 def test_the_policy_of_rebrac_follows_the_least_critic_and_is_held_back_by_the_distance() -> None:
-    loss = rebrac_policy_loss(Acts(1.0), [Critic(0.5), Critic(1.0)], BATCH, beta=0.1)
+    loss = rebrac_policy_loss(Acts(1.0, 2), [Slope(0.5), Slope(1.0)], BATCH, beta=0.1)
     # Q = 2 and 4 of the first critic, which has less; distances 0.25 and 4
     assert loss.item() == pytest.approx(((0.1 * 0.25 - 2 / 3) + (0.1 * 4 - 4 / 3)) / 2)
 
@@ -162,16 +112,16 @@ def test_rebrac_needs_next_actions() -> None:
 
 
 def test_the_advantage_is_over_what_actions_of_the_policy_are_worth() -> None:
-    critics = [Critic(0.5), Critic(1.0)]
+    critics = [Slope(0.5), Slope(1.0)]
     # Q(s, a) = 1 + 0.5 * 1.5 and 2 + 0.5 * 2; of the actions (0, 0), (1, 1), (2, 2) it is s, s + 1, s + 2
     for pool, expected in (("mean", [1.75 - 2, 3 - 3]), ("max", [1.75 - 3, 3 - 4])):
-        advantage = sampled_advantage(Drawing(), critics, BATCH, 3, EXPECTED[pool])
+        advantage = sampled_advantage(Ramps(2, 0), critics, BATCH, 3, EXPECTED[pool])
         assert advantage.tolist() == pytest.approx(expected)
-    assert sampled_advantage(Drawing(), critics, BATCH, 1).tolist() == [0.75, 1.0]
+    assert sampled_advantage(Ramps(2, 0), critics, BATCH, 1).tolist() == [0.75, 1.0]
 
 
 def test_the_policy_imitates_actions_by_their_weights() -> None:
-    policy = Gaussian(1.0)
+    policy = Gaussian(1.0, 2)
     weight = exponential_weight(torch.tensor([0.0, math.log(2.0)]), 1.0, 20.0)  # 1 and 2
     surprise = [math.log(2 * math.pi) + 0.125, math.log(2 * math.pi) + 2.0]
     loss = advantage_weighted_loss(policy, BATCH, weight)
@@ -198,7 +148,7 @@ def test_the_value_of_iql_learns_an_expectile_of_the_critics() -> None:
 
 
 def test_the_critics_of_iql_bootstrap_from_the_value_of_the_next_state() -> None:
-    loss, error, q = iql_critic_loss(value_of(Critic(0.5), BATCH), BATCH, torch.tensor([4.0, 5.0]))
+    loss, error, q = iql_critic_loss(value_of(Slope(0.5), BATCH), BATCH, torch.tensor([4.0, 5.0]))
     assert q.tolist() == [1.75, 3.0]
     assert error.tolist() == pytest.approx([1 + 0.9 * 4 - 1.75, 7.0])  # the second one is terminal
     assert loss.item() == pytest.approx((2.85**2 + 49) / 2)

@@ -141,21 +141,21 @@ def test_a_loss_says_what_a_batch_lacks() -> None:
         ppo_loss(Known(), batch(log_prob=None, advantage=None))
 
 
+def natural_step_of_squares(**options: Any) -> list[float]:
+    """The step from 0 where kl = (2 x^2 + 8 y^2) / 2 and gain = 4 x + 8 y."""
+    x, y = (torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2))
+    return natural_step(4 * x + 8 * y, (2 * x**2 + 8 * y**2) / 2, [x, y], max_iter=10, **options).tolist()
+
+
 def test_the_natural_step_is_as_long_as_the_trust_region_allows() -> None:
     # kl = (2 x^2 + 8 y^2) / 2, gain = 4 x + 8 y: the direction is (4 / 2, 8 / 8) = (2, 1), whose kl is
     # (2 * 4 + 8 * 1) / 2 = 8; the step with kl 0.08 is 0.1 of it.
-    x, y = (torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2))
-    kl, gain = (2 * x**2 + 8 * y**2) / 2, 4 * x + 8 * y
-    step = natural_step(gain, kl, [x, y], max_kl=0.08, damping=0.0, max_iter=10)
-    assert step.tolist() == pytest.approx([0.2, 0.1])
+    assert natural_step_of_squares(max_kl=0.08, damping=0.0) == pytest.approx([0.2, 0.1])
 
 
 def test_damping_is_added_to_the_fisher_matrix() -> None:
     # With 2 on the diagonal (4, 10): the direction is (1, 0.8), (4 * 1 + 10 * 0.64) / 2 = 5.2
-    x, y = (torch.zeros((), dtype=torch.float64, requires_grad=True) for _ in range(2))
-    kl, gain = (2 * x**2 + 8 * y**2) / 2, 4 * x + 8 * y
-    step = natural_step(gain, kl, [x, y], max_kl=5.2, damping=2.0, max_iter=10)
-    assert step.tolist() == pytest.approx([1.0, 0.8])
+    assert natural_step_of_squares(max_kl=5.2, damping=2.0) == pytest.approx([1.0, 0.8])
 
 
 def test_a_parameter_without_influence_is_named_as_such() -> None:

@@ -32,19 +32,10 @@ def load(case: str, kind: Any) -> Any:
         model: nn.Module = q_functions.RecurrentImplicitQuantileQFunction(psi, phi, f)
     else:
         model = q_functions.ImplicitQuantileQFunction(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), phi, f)
-    agent = kind(
-        model,
-        torch.optim.Adam(model.parameters()),
-        EpisodicReplayBuffer(100) if recurrent else ReplayBuffer(100),
-        0.9,
-        Greedy(),
-        replay_start_size=10,
-        minibatch_size=4,
-        recurrent=recurrent,
-        episodic_update_len=5 if recurrent else None,
-        quantile_thresholds_K=4,
-        act_deterministically=True,
-    )
+    buffer = EpisodicReplayBuffer(100) if recurrent else ReplayBuffer(100)
+    sizes = {"replay_start_size": 10, "minibatch_size": 4, "episodic_update_len": 5 if recurrent else None}
+    acting = {"quantile_thresholds_K": 4, "act_deterministically": True, "recurrent": recurrent}
+    agent = kind(model, torch.optim.Adam(model.parameters()), buffer, 0.9, Greedy(), **sizes, **acting)
     agent.load(DATA / f"pfrl_0_4_{case}")
     return agent
 

@@ -30,15 +30,13 @@ def actions(*numbers: int) -> np.ndarray:
     return np.array([[n] for n in numbers], np.float32)
 
 
+DOCUMENTED = obs(0, 1, 2, 3, 4), actions(0, 10, 20, 30, 40), np.array([7.0, 1, 2, 8, 4]), np.array([0, 0, 1, 0, 0])
+DECLARED = obs(0, 1, 3, 4), actions(0, 10, 30, 40), np.array([1.0, 2, 4, 9]), np.array([0, 1, 0, 0])
+
+
 def document() -> MDPDataset:
     """The constructor: the reward of row t + 1 pays the action of row t; those of rows 0 and 3 precede any action."""
-    return MDPDataset(
-        obs(0, 1, 2, 3, 4),
-        actions(0, 10, 20, 30, 40),
-        np.array([7.0, 1.0, 2.0, 8.0, 4.0]),
-        np.array([0, 0, 1, 0, 0]),
-        reward_convention="next_row",
-    )
+    return MDPDataset(*DOCUMENTED, reward_convention="next_row")
 
 
 def same_row() -> MDPDataset:
@@ -55,13 +53,7 @@ def same_row() -> MDPDataset:
 
 def declared() -> MDPDataset:
     """The constructor with rows that pay for themselves; the last row of what was cut off is its last observation."""
-    return MDPDataset(
-        obs(0, 1, 3, 4),
-        actions(0, 10, 30, 40),
-        np.array([1.0, 2.0, 4.0, 9.0]),
-        np.array([0, 1, 0, 0]),
-        reward_convention="same_row",
-    )
+    return MDPDataset(*DECLARED, reward_convention="same_row")
 
 
 def replay() -> ReplayBuffer:
@@ -119,13 +111,8 @@ def test_the_constructor_shows_its_arrays_again() -> None:
     dataset = document()
     assert dataset.rewards.tolist() == [7, 1, 2, 8, 4]
     assert dataset.terminals.tolist() == [0, 0, 1, 0, 0] and dataset.timeouts.tolist() == [0, 0, 0, 0, 1]
-    assert dataset.observations[:, 0].tolist() == [0, 1, 2, 3, 4] and dataset.actions.ravel().tolist() == [
-        0,
-        10,
-        20,
-        30,
-        40,
-    ]
+    assert dataset.observations[:, 0].tolist() == [0, 1, 2, 3, 4]
+    assert dataset.actions.ravel().tolist() == [0, 10, 20, 30, 40]
     assert [t.reward for e in dataset for t in e] == [7, 1, 8]  # what came with the observations
 
 
@@ -163,11 +150,8 @@ def test_minari_files_keep_it(make, tmp_path) -> None:
 
 
 def test_what_a_file_without_a_convention_means_has_to_be_said(tmp_path) -> None:
-    rows = dict(
-        observations=obs(0, 1, 2, 3, 4), actions=actions(0, 10, 20, 30, 40), rewards=np.array([7.0, 1, 2, 8, 4]),
-        terminals=np.array([0, 0, 1, 0, 0]),
-    )  # fmt: skip
-    np.savez(tmp_path / "foreign.npz", **rows)
+    names = ("observations", "actions", "rewards", "terminals")
+    np.savez(tmp_path / "foreign.npz", **dict(zip(names, DOCUMENTED, strict=True)))
     with pytest.raises(ValueError, match="reward_convention"):
         MDPDataset.load(tmp_path / "foreign.npz")
     assert steps_of(MDPDataset.load(tmp_path / "foreign.npz", reward_convention="next_row")) == EXPECTED
@@ -183,8 +167,7 @@ def test_n_step_rewards_are_discounted_sums_of_the_right_ones() -> None:
 
 
 def test_the_same_arrays_mean_other_rewards_in_each_convention() -> None:
-    arrays = obs(0, 1, 3, 4), actions(0, 10, 30, 40), np.array([1.0, 2, 4, 9]), np.array([0, 1, 0, 0])
-    same, following = (MDPDataset(*arrays, reward_convention=name) for name in ("same_row", "next_row"))
+    same, following = (MDPDataset(*DECLARED, reward_convention=name) for name in ("same_row", "next_row"))
     assert steps_of(same) == EXPECTED
     assert steps_of(following) == [(0, 0, 2, None, True), (3, 30, 9, 4, False)]
 

@@ -133,6 +133,11 @@ def make_sac(pfrl: Any, cls: Any, buffer: Any) -> Any:
 # Overrides, as users of PFRL write them
 
 
+def own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Of a function, which makes subclasses that have it as a method of that name."""
+    return lambda method: lambda base: type("Own", (base,), {name: method})
+
+
 def twice(name: str) -> Callable[[Any], Any]:
     """A subclass whose method does everything twice."""
 
@@ -183,142 +188,115 @@ def other_rewards(name: str) -> Callable[[Any], Any]:
     return make
 
 
-def own_critic_steps(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def update_q_func(self, batch: Any) -> None:
-            with torch.no_grad():
-                action = self.target_policy(batch["next_state"]).sample()
-                pair = batch["next_state"], action
-                value = torch.max(self.target_q_func1(pair), self.target_q_func2(pair)).flatten()
-                going = 1.0 - batch["is_state_terminal"]
-                target = batch["reward"] + batch["discount"] * going * value
-            for i in (1, 2):
-                critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
-                predicted = critic((batch["state"], batch["action"])).flatten()
-                loss = F.smooth_l1_loss(predicted, target)
-                getattr(self, f"q{i}_record").extend(predicted.detach().cpu().numpy())
-                getattr(self, f"q_func{i}_loss_record").append(float(loss))
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-            self.q_func_n_updates += 1
-
-    return Own
+@own("update_q_func")
+def own_critic_steps(self, batch: Any) -> None:
+    with torch.no_grad():
+        action = self.target_policy(batch["next_state"]).sample()
+        pair = batch["next_state"], action
+        value = torch.max(self.target_q_func1(pair), self.target_q_func2(pair)).flatten()
+        going = 1.0 - batch["is_state_terminal"]
+        target = batch["reward"] + batch["discount"] * going * value
+    for i in (1, 2):
+        critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
+        predicted = critic((batch["state"], batch["action"])).flatten()
+        loss = F.smooth_l1_loss(predicted, target)
+        getattr(self, f"q{i}_record").extend(predicted.detach().cpu().numpy())
+        getattr(self, f"q_func{i}_loss_record").append(float(loss))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    self.q_func_n_updates += 1
 
 
-def own_policy_step(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def update_policy(self, batch: Any) -> None:
-            action = self.policy(batch["state"]).rsample()
-            loss = -self.q_func1((batch["state"], action)).mean() + 0.2 * (action**2).mean()
-            self.policy_loss_record.append(float(loss))
-            self.policy_optimizer.zero_grad()
-            loss.backward()
-            self.policy_optimizer.step()
-            self.policy_n_updates += 1
-
-    return Own
+@own("update_policy")
+def own_policy_step(self, batch: Any) -> None:
+    action = self.policy(batch["state"]).rsample()
+    loss = -self.q_func1((batch["state"], action)).mean() + 0.2 * (action**2).mean()
+    self.policy_loss_record.append(float(loss))
+    self.policy_optimizer.zero_grad()
+    loss.backward()
+    self.policy_optimizer.step()
+    self.policy_n_updates += 1
 
 
-def own_soft_critic_steps(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def update_q_func(self, batch: Any) -> None:
-            with torch.no_grad():
-                distribution = self.policy(batch["next_state"])
-                action = distribution.sample()
-                pair = batch["next_state"], action
-                value = torch.min(self.target_q_func1(pair), self.target_q_func2(pair)).flatten()
-                value = value - self.temperature * distribution.log_prob(action)
-                going = 1.0 - batch["is_state_terminal"]
-                target = batch["reward"] + batch["discount"] * going * value
-            for i in (1, 2):
-                critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
-                loss = 0.25 * F.mse_loss(critic((batch["state"], batch["action"])).flatten(), target)
-                optimizer.zero_grad()
-                loss.backward()
-                optimizer.step()
-
-    return Own
+@own("update_q_func")
+def own_soft_critic_steps(self, batch: Any) -> None:
+    with torch.no_grad():
+        distribution = self.policy(batch["next_state"])
+        action = distribution.sample()
+        pair = batch["next_state"], action
+        value = torch.min(self.target_q_func1(pair), self.target_q_func2(pair)).flatten()
+        value = value - self.temperature * distribution.log_prob(action)
+        going = 1.0 - batch["is_state_terminal"]
+        target = batch["reward"] + batch["discount"] * going * value
+    for i in (1, 2):
+        critic, optimizer = getattr(self, f"q_func{i}"), getattr(self, f"q_func{i}_optimizer")
+        loss = 0.25 * F.mse_loss(critic((batch["state"], batch["action"])).flatten(), target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 
 
-def own_soft_policy_step(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def update_policy_and_temperature(self, batch: Any) -> None:
-            distribution = self.policy(batch["state"])
-            action = distribution.rsample()
-            log_prob = distribution.log_prob(action)
-            q = torch.min(self.q_func1((batch["state"], action)), self.q_func2((batch["state"], action)))
-            loss = (self.temperature * log_prob[..., None] - q).mean() + 0.1 * (action**2).mean()
-            self.policy_optimizer.zero_grad()
-            loss.backward()
-            self.policy_optimizer.step()
-            self.n_policy_updates += 1
-            if self.entropy_target is not None:
-                self.update_temperature(log_prob.detach())
-            self.entropy_record.extend(distribution.entropy().detach().cpu().numpy())
-
-    return Own
+@own("update_policy_and_temperature")
+def own_soft_policy_step(self, batch: Any) -> None:
+    distribution = self.policy(batch["state"])
+    action = distribution.rsample()
+    log_prob = distribution.log_prob(action)
+    q = torch.min(self.q_func1((batch["state"], action)), self.q_func2((batch["state"], action)))
+    loss = (self.temperature * log_prob[..., None] - q).mean() + 0.1 * (action**2).mean()
+    self.policy_optimizer.zero_grad()
+    loss.backward()
+    self.policy_optimizer.step()
+    self.n_policy_updates += 1
+    if self.entropy_target is not None:
+        self.update_temperature(log_prob.detach())
+    self.entropy_record.extend(distribution.entropy().detach().cpu().numpy())
 
 
-def own_temperature_step(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def update_temperature(self, log_prob: Any) -> None:
-            loss = (self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
-            self.temperature_optimizer.zero_grad()
-            loss.backward()
-            self.temperature_optimizer.step()
-
-    return Own
+@own("update_temperature")
+def own_temperature_step(self, log_prob: Any) -> None:
+    loss = (self.temperature_holder() * (log_prob + 2 * self.entropy_target)).mean()
+    self.temperature_optimizer.zero_grad()
+    loss.backward()
+    self.temperature_optimizer.step()
 
 
-def own_critic_loss(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def compute_critic_loss(self, batch: Any) -> Any:
-            with torch.no_grad():
-                action = self.target_policy(batch["next_state"]).sample()
-                value = self.target_q_function((batch["next_state"], action)).flatten()
-                target = batch["reward"] + batch["discount"] * (1.0 - batch["is_state_terminal"]) * value
-            loss = F.smooth_l1_loss(self.q_function((batch["state"], batch["action"])).flatten(), target)
-            self.critic_loss_record.append(float(loss.detach().cpu().numpy()))
-            return loss
-
-    return Own
+@own("compute_critic_loss")
+def own_critic_loss(self, batch: Any) -> Any:
+    with torch.no_grad():
+        action = self.target_policy(batch["next_state"]).sample()
+        value = self.target_q_function((batch["next_state"], action)).flatten()
+        target = batch["reward"] + batch["discount"] * (1.0 - batch["is_state_terminal"]) * value
+    loss = F.smooth_l1_loss(self.q_function((batch["state"], batch["action"])).flatten(), target)
+    self.critic_loss_record.append(float(loss.detach().cpu().numpy()))
+    return loss
 
 
-def own_actor_loss(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def compute_actor_loss(self, batch: Any) -> Any:
-            action = self.policy(batch["state"]).rsample()
-            q = self.q_function((batch["state"], action))
-            self.q_record.extend(q.detach().cpu().numpy())
-            return -q.mean() + 0.2 * (action**2).mean()
-
-    return Own
+@own("compute_actor_loss")
+def own_actor_loss(self, batch: Any) -> Any:
+    action = self.policy(batch["state"]).rsample()
+    q = self.q_function((batch["state"], action))
+    self.q_record.extend(q.detach().cpu().numpy())
+    return -q.mean() + 0.2 * (action**2).mean()
 
 
-def own_loss(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def _compute_loss(self, exp_batch: Any, errors_out: Any = None) -> Any:
-            q = self.model(exp_batch["state"]).evaluate_actions(exp_batch["action"])
-            with torch.no_grad():
-                value = self.target_model(exp_batch["next_state"]).q_values.mean(dim=1)
-                going = 1.0 - exp_batch["is_state_terminal"]
-                target = exp_batch["reward"] + exp_batch["discount"] * going * value
-            self.q_record.extend(q.detach().cpu().numpy().ravel())
-            if errors_out is not None:
-                errors_out[:] = (q - target).abs().detach().cpu().numpy().tolist()
-            return F.mse_loss(q, target)
-
-    return Own
+@own("_compute_loss")
+def own_loss(self, exp_batch: Any, errors_out: Any = None) -> Any:
+    q = self.model(exp_batch["state"]).evaluate_actions(exp_batch["action"])
+    with torch.no_grad():
+        value = self.target_model(exp_batch["next_state"]).q_values.mean(dim=1)
+        going = 1.0 - exp_batch["is_state_terminal"]
+        target = exp_batch["reward"] + exp_batch["discount"] * going * value
+    self.q_record.extend(q.detach().cpu().numpy().ravel())
+    if errors_out is not None:
+        errors_out[:] = (q - target).abs().detach().cpu().numpy().tolist()
+    return F.mse_loss(q, target)
 
 
-def own_targets(base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def _compute_target_values(self, exp_batch: Any) -> Any:
-            value = self.target_model(exp_batch["next_state"]).q_values.min(dim=1)[0]
-            return exp_batch["reward"] + exp_batch["discount"] * (1.0 - exp_batch["is_state_terminal"]) * value
-
-    return Own
+@own("_compute_target_values")
+def own_targets(self, exp_batch: Any) -> Any:
+    value = self.target_model(exp_batch["next_state"]).q_values.min(dim=1)[0]
+    return exp_batch["reward"] + exp_batch["discount"] * (1.0 - exp_batch["is_state_terminal"]) * value
 
 
 def own_recurrent_targets(base: Any) -> Any:
@@ -423,7 +401,13 @@ CASES = [
 ]
 
 
-def parameters_after(pfrl: Any, agent_name: str, override: str, kind: str, update: Callable[[Any], None]) -> Any:
+def updated(agent: Any) -> None:
+    agent.update_from_replay()
+
+
+def parameters_after(
+    pfrl: Any, agent_name: str, override: str, kind: str, update: Callable[[Any], None] = updated
+) -> Any:
     """All parameters of an agent after one update, one after the other, [n]."""
     cls_name = {"RecurrentDQN": "DQN", "DelayedTD3": "TD3"}.get(agent_name, agent_name)
     cls = OVERRIDES[agent_name][override](getattr(pfrl.agents, cls_name))

@@ -115,6 +115,11 @@ def make_acer(lib: Any, cls: Any, continuous: bool = False, replay: bool = False
 # Overrides, as users of PFRL write them
 
 
+def own(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Of a function, which makes subclasses that have it as a method of that name."""
+    return lambda method: lambda lib, base: type("Own", (base,), {name: method})
+
+
 def plain(lib: Any, base: Any) -> Any:
     return base
 
@@ -168,20 +173,17 @@ def value_penalty(lib: Any, base: Any) -> Any:
     return Own
 
 
-def unclipped_loss(lib: Any, base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def _lossfun(
-            self, entropy: Any, vs_pred: Any, log_probs: Any, vs_pred_old: Any, log_probs_old: Any, advs: Any,
-            vs_teacher: Any,
-        ) -> Any:  # fmt: skip
-            assert vs_pred.shape == vs_pred_old.shape == vs_teacher.shape == (len(advs), 1)
-            gain = torch.exp(log_probs - log_probs_old) * advs
-            value_loss = F.smooth_l1_loss(vs_pred, vs_teacher) + 0.05 * F.mse_loss(vs_pred, vs_pred_old)
-            self.value_loss_record.append(value_loss.item())
-            self.policy_loss_record.append(-gain.mean().item())
-            return -gain.mean() + self.value_func_coef * value_loss - self.entropy_coef * entropy.mean()
-
-    return Own
+@own("_lossfun")
+def unclipped_loss(
+    self, entropy: Any, vs_pred: Any, log_probs: Any, vs_pred_old: Any, log_probs_old: Any, advs: Any,
+    vs_teacher: Any,
+) -> Any:  # fmt: skip
+    assert vs_pred.shape == vs_pred_old.shape == vs_teacher.shape == (len(advs), 1)
+    gain = torch.exp(log_probs - log_probs_old) * advs
+    value_loss = F.smooth_l1_loss(vs_pred, vs_teacher) + 0.05 * F.mse_loss(vs_pred, vs_pred_old)
+    self.value_loss_record.append(value_loss.item())
+    self.policy_loss_record.append(-gain.mean().item())
+    return -gain.mean() + self.value_func_coef * value_loss - self.entropy_coef * entropy.mean()
 
 
 def a2c_shaped(lib: Any, base: Any) -> Any:
@@ -193,27 +195,24 @@ def a2c_shaped(lib: Any, base: Any) -> Any:
     return Shaped
 
 
-def a2c_huber(lib: Any, base: Any) -> Any:
-    class Huber(base):  # type: ignore[misc]
-        def update(self) -> None:
-            with torch.no_grad():
-                next_value = self.model(self.states[-1])[1].flatten()
-            self._compute_returns(next_value)
-            distribution, value = self.model(self.states[:-1].reshape(-1, *self.obs_shape))
-            log_prob = distribution.log_prob(self.actions.reshape(-1, *self.action_shape))
-            shape = self.update_steps, self.num_processes
-            value, log_prob = value.reshape(shape), log_prob.reshape(shape)
-            advantage = (self.returns[:-1] - value).detach()
-            loss = self.v_loss_coef * F.smooth_l1_loss(value, self.returns[:-1])
-            loss = loss - self.pi_loss_coef * (advantage * log_prob).mean()
-            self.optimizer.zero_grad()
-            (loss - self.entropy_coeff * distribution.entropy().mean()).backward()
-            self.optimizer.step()
-            self.states[0] = self.states[-1]
-            self.t_start = self.t
-            self.average_value += (1 - self.average_value_decay) * (value.mean().item() - self.average_value)
-
-    return Huber
+@own("update")
+def a2c_huber(self) -> None:
+    with torch.no_grad():
+        next_value = self.model(self.states[-1])[1].flatten()
+    self._compute_returns(next_value)
+    distribution, value = self.model(self.states[:-1].reshape(-1, *self.obs_shape))
+    log_prob = distribution.log_prob(self.actions.reshape(-1, *self.action_shape))
+    shape = self.update_steps, self.num_processes
+    value, log_prob = value.reshape(shape), log_prob.reshape(shape)
+    advantage = (self.returns[:-1] - value).detach()
+    loss = self.v_loss_coef * F.smooth_l1_loss(value, self.returns[:-1])
+    loss = loss - self.pi_loss_coef * (advantage * log_prob).mean()
+    self.optimizer.zero_grad()
+    (loss - self.entropy_coeff * distribution.entropy().mean()).backward()
+    self.optimizer.step()
+    self.states[0] = self.states[-1]
+    self.t_start = self.t
+    self.average_value += (1 - self.average_value_decay) * (value.mean().item() - self.average_value)
 
 
 def a2c_returns(lib: Any, base: Any) -> Any:
@@ -236,37 +235,31 @@ def scaled_rewards(lib: Any, base: Any) -> Any:
     return Scaled
 
 
-def with_baseline(lib: Any, base: Any) -> Any:
-    class Baseline(base):  # type: ignore[misc]
-        def accumulate_grad(self) -> None:
-            if self.n_backward == 0:
-                self.optimizer.zero_grad()
-            losses = []
-            for rewards, log_probs, entropies in zip(
-                self.reward_sequences, self.log_prob_sequences, self.entropy_sequences, strict=True
-            ):
-                assert len(rewards) - 1 == len(log_probs) == len(entropies)
-                returns = np.cumsum([*reversed(rewards[1:])])[::-1]
-                for value, log_prob, entropy in zip(returns, log_probs, entropies, strict=True):
-                    losses.append((returns.mean() - value) * log_prob - self.beta * entropy)
-            (torch.stack(losses).sum() / self.batchsize).backward()
-            self.reward_sequences, self.log_prob_sequences, self.entropy_sequences = [[]], [[]], [[]]
-            self.n_backward += 1
-
-    return Baseline
+@own("accumulate_grad")
+def with_baseline(self) -> None:
+    if self.n_backward == 0:
+        self.optimizer.zero_grad()
+    losses = []
+    for rewards, log_probs, entropies in zip(
+        self.reward_sequences, self.log_prob_sequences, self.entropy_sequences, strict=True
+    ):
+        assert len(rewards) - 1 == len(log_probs) == len(entropies)
+        returns = np.cumsum([*reversed(rewards[1:])])[::-1]
+        for value, log_prob, entropy in zip(returns, log_probs, entropies, strict=True):
+            losses.append((returns.mean() - value) * log_prob - self.beta * entropy)
+    (torch.stack(losses).sum() / self.batchsize).backward()
+    self.reward_sequences, self.log_prob_sequences, self.entropy_sequences = [[]], [[]], [[]]
+    self.n_backward += 1
 
 
-def own_batch_update(lib: Any, base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def batch_update(self) -> None:
-            assert len(self.reward_sequences) == self.batchsize and self.n_backward == 0
-            self.accumulate_grad()
-            for param in self.model.parameters():
-                param.grad = param.grad.sign()
-            self.optimizer.step()
-            self.n_backward = 0
-
-    return Own
+@own("batch_update")
+def own_batch_update(self) -> None:
+    assert len(self.reward_sequences) == self.batchsize and self.n_backward == 0
+    self.accumulate_grad()
+    for param in self.model.parameters():
+        param.grad = param.grad.sign()
+    self.optimizer.step()
+    self.n_backward = 0
 
 
 def own_accumulated_update(lib: Any, base: Any) -> Any:
@@ -366,27 +359,24 @@ def acer_update(lib: Any, base: Any) -> Any:
     return Own
 
 
-def acer_loss(lib: Any, base: Any) -> Any:
-    class Own(base):  # type: ignore[misc]
-        def compute_loss(
-            self, t_start: Any, t_stop: Any, R: Any, actions: Any, rewards: Any, values: Any, action_values: Any,
-            action_distribs: Any, action_distribs_mu: Any, avg_action_distribs: Any,
-        ) -> Any:  # fmt: skip
-            loss: Any = 0.0
-            for time in reversed(range(t_start, t_stop)):
-                R = rewards[time] + self.gamma * R
-                action = torch.as_tensor(actions[time]).unsqueeze(0)
-                policy_loss = self.compute_one_step_pi_loss(
-                    action=action, advantage=R - float(values[time]), action_distrib=action_distribs[time],
-                    action_distrib_mu=action_distribs_mu[time] if action_distribs_mu else None,
-                    action_value=action_values[time], v=float(values[time]),
-                    avg_action_distrib=avg_action_distribs[time],
-                )  # fmt: skip
-                q = action_values[time].evaluate_actions(action)
-                loss = loss + self.pi_loss_coef * policy_loss + F.smooth_l1_loss(q, torch.tensor(R).expand_as(q))
-            return loss / (t_stop - t_start)
-
-    return Own
+@own("compute_loss")
+def acer_loss(
+    self, t_start: Any, t_stop: Any, R: Any, actions: Any, rewards: Any, values: Any, action_values: Any,
+    action_distribs: Any, action_distribs_mu: Any, avg_action_distribs: Any,
+) -> Any:  # fmt: skip
+    loss: Any = 0.0
+    for time in reversed(range(t_start, t_stop)):
+        R = rewards[time] + self.gamma * R
+        action = torch.as_tensor(actions[time]).unsqueeze(0)
+        policy_loss = self.compute_one_step_pi_loss(
+            action=action, advantage=R - float(values[time]), action_distrib=action_distribs[time],
+            action_distrib_mu=action_distribs_mu[time] if action_distribs_mu else None,
+            action_value=action_values[time], v=float(values[time]),
+            avg_action_distrib=avg_action_distribs[time],
+        )  # fmt: skip
+        q = action_values[time].evaluate_actions(action)
+        loss = loss + self.pi_loss_coef * policy_loss + F.smooth_l1_loss(q, torch.tensor(R).expand_as(q))
+    return loss / (t_stop - t_start)
 
 
 MAKE: dict[str, Callable[..., Any]] = {

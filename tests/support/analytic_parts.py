@@ -4,12 +4,14 @@ An observation names its state, and which step of which episode of which environ
 not see. So it is known of every row that an agent learns from which steps made it, and their numbers can be looked up.
 """
 
+import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
@@ -248,3 +250,19 @@ def softmax(logits: Sequence[float]) -> list[float]:
     """exp(x_i) / sum of exp(x_j)."""
     masses = [math.exp(logit) for logit in logits]
     return [mass / sum(masses) for mass in masses]
+
+
+def forms_of_trials(names: Iterable[str], exemplars: Iterable[str], *n: int) -> list[Any]:
+    """Parameters (name, n, ending, mode, number of environments), without n if none are given.
+
+    In the default run every name has one form, and exemplars every mode.
+    """
+    forms = [*itertools.product(*([n] if n else []), ENDINGS, MODES, (1, 2, 3))]
+    quick = {(*n[-1:], "every", AutoresetMode.NEXT_STEP, 3)}
+    of_exemplars = quick | {(*n[:1], "every", mode, 2) for mode in MODES}
+    return [
+        pytest.param(name, *form, marks=[] if form in (quick, of_exemplars)[name in exemplars] else pytest.mark.slow)
+        for name in names
+        for form in forms
+        if name in exemplars or form[-1] != 2
+    ]

@@ -1,6 +1,7 @@
 """How tests wait, however slow the machine is, and time that passes only where they say so."""
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 
@@ -14,6 +15,15 @@ def wait_until(condition: Callable[[], object], seconds: float = PATIENCE) -> bo
     while not (came := bool(condition())) and time.monotonic() < deadline:
         time.sleep(0.01)
     return came
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process; a zombie counts."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 class OwnTime:

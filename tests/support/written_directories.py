@@ -310,27 +310,23 @@ def resume_buffer(name: str, folder: Path) -> Numbers:
 # Datasets
 
 MINARI = "small/random-v0"
-DATASETS: dict[str, tuple[bool, Callable[[MDPDataset, Path], None], Callable[[Path], MDPDataset]]] = {
-    "HDF5": (
-        True,
-        lambda data, folder: data.dump(folder / "data.h5"),
-        lambda folder: MDPDataset.load(folder / "data.h5"),
-    ),
-    "HDF5, same row": (
-        False,
-        lambda data, folder: data.dump(folder / "data.h5", reward_convention="same_row"),
-        lambda folder: MDPDataset.load(folder / "data.h5"),
-    ),
-    "npz": (
-        False,
-        lambda data, folder: data.dump(folder / "data.npz"),
-        lambda folder: MDPDataset.load(folder / "data.npz"),
-    ),
-    "npz, same row": (
-        True,
-        lambda data, folder: data.dump(folder / "data.npz", reward_convention="same_row"),
-        lambda folder: MDPDataset.load(folder / "data.npz"),
-    ),
+Form = tuple[bool, Callable[[MDPDataset, Path], None], Callable[[Path], MDPDataset]]
+
+
+def one_file(discrete: bool, name: str, **options: Any) -> Form:
+    """A dataset in one file."""
+    return (
+        discrete,
+        lambda data, folder: data.dump(folder / name, **options),
+        lambda folder: MDPDataset.load(folder / name),
+    )
+
+
+DATASETS: dict[str, Form] = {
+    "HDF5": one_file(True, "data.h5"),
+    "HDF5, same row": one_file(False, "data.h5", reward_convention="same_row"),
+    "npz": one_file(False, "data.npz"),
+    "npz, same row": one_file(True, "data.npz", reward_convention="same_row"),
     "Minari": (
         True,
         lambda data, folder: data.dump_minari(folder, MINARI),

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -56,23 +58,20 @@ def test_numbers_of_another_kind_become_those_of_the_layers() -> None:
         assert encoder(torch.ones(1, 2).to(dtype)).dtype == torch.float32
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"observation_shape is \(2, 3\), expected"):
-        make_encoder((2, 3))
-    with pytest.raises(ValueError, match="encoder_params has 'hidden_unit'.*the nearest is 'hidden_units'"):
-        make_encoder((2,), {"hidden_unit": [3]})
-    with pytest.raises(ValueError, match="has 'hidden_units', expected 'filters', 'feature_size'"):
-        make_encoder((1, 84, 84), {"hidden_units": [3]})
-    with pytest.raises(ValueError, match="too small for the filters"):
-        make_encoder((1, 10, 10))
-    with pytest.raises(ValueError, match="hidden_units"):
-        make_encoder((2,), {"hidden_units": [3, 0]})
-    with pytest.raises(TypeError, match="encoder_params has hidden_units=256, expected a list"):
-        make_encoder((2,), {"hidden_units": 256})
-    with pytest.raises(TypeError, match="encoder_params is 'big', expected a dict"):
-        make_encoder((2,), "big")  # type: ignore[arg-type]
-    for filters, text in (
-        ([(8, 4)], r"filters\[0\] is \(8, 4\), expected \(channels"), ([(8, 4, 0)], r"filters\[0\]\[2\] is 0"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=text):
-            make_encoder((1, 84, 84), {"filters": filters})
+@pytest.mark.parametrize(
+    ("shape", "params", "error", "text"),
+    [
+        ((2, 3), None, ValueError, r"observation_shape is \(2, 3\), expected"),
+        ((2,), {"hidden_unit": [3]}, ValueError, "encoder_params has 'hidden_unit'.*the nearest is 'hidden_units'"),
+        ((1, 84, 84), {"hidden_units": [3]}, ValueError, "has 'hidden_units', expected 'filters', 'feature_size'"),
+        ((1, 10, 10), None, ValueError, "too small for the filters"),
+        ((2,), {"hidden_units": [3, 0]}, ValueError, "hidden_units"),
+        ((2,), {"hidden_units": 256}, TypeError, "encoder_params has hidden_units=256, expected a list"),
+        ((2,), "big", TypeError, "encoder_params is 'big', expected a dict"),
+        ((1, 84, 84), {"filters": [(8, 4)]}, ValueError, r"filters\[0\] is \(8, 4\), expected \(channels"),
+        ((1, 84, 84), {"filters": [(8, 4, 0)]}, ValueError, r"filters\[0\]\[2\] is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(shape: tuple[int, ...], params: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make_encoder(shape, params)

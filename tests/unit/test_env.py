@@ -3,14 +3,13 @@
 import copy
 import subprocess
 import sys
-import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
 
-from pfrl_like.env import as_gymnasium, is_gymnasium, reset_values, seed_env, step_values
+from pfrl_like.env import as_gymnasium, reset_values, seed_env, step_values
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError
 
@@ -196,21 +195,6 @@ def test_seed_that_no_one_takes_is_refused():
 
 def test_gymnasium_env_is_seeded_at_reset():
     assert seed_env(gymnasium.make("CartPole-v1"), 0) is False
-
-
-def test_gym_env_runs_on_todays_numpy():
-    gym = pytest.importorskip("gym")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        warnings.simplefilter("ignore", DeprecationWarning)
-        user_env = gym.make("CartPole-v1")
-        env = as_gymnasium(user_env)
-        assert not is_gymnasium(user_env)
-        first, info = env.reset(seed=1)
-        assert env.reset(seed=1)[0].tolist() == first.tolist()
-        obs, reward, terminated, truncated, info = env.step(1)
-    assert (reward, terminated, truncated, info) == (1.0, False, False, {})
-    assert env.action_space is user_env.action_space
 
 
 def run_python(code):

@@ -97,26 +97,6 @@ def test_two_objects_draw_fractions_of_their_own() -> None:
     assert torch.equal(implicit().q_values, first)
 
 
-def test_even_fractions_are_k_midpoints() -> None:
-    value = implicit().at_even_fractions()
-    torch.testing.assert_close(value.taus, torch.tensor([[0.125, 0.375, 0.625, 0.875]]).expand(4, -1))
-
-
-def test_each_number_of_fractions_is_drawn_for_its_own_purpose() -> None:
-    asked: list[tuple[str, int]] = []
-
-    def recording(name: str) -> ImplicitQuantileActionValue:
-        def counted(features: Tensor, taus: Tensor) -> Tensor:
-            asked.append((name, taus.shape[1]))
-            return quantiles(features, taus)
-
-        return ImplicitQuantileActionValue(features(), counted, QuantileThresholds(6, 5, 4))
-
-    rows = torch.ones(4)
-    recording("online").td_loss(rows.long(), rows, rows, recording("target"))
-    assert asked == [("online", 6), ("target", 4), ("target", 5)]
-
-
 def test_only_the_quantiles_learnt_carry_a_gradient() -> None:
     torch.manual_seed(0)
     rows = torch.ones(4)

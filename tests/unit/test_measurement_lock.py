@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 pytest.importorskip("fcntl")
-pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
 SCRIPTS = (
     *("speed", "offline_speed", "persistent_speed", "atari"),
     *("checkpoint_cost", "increment_cost", "worker_faults"),
@@ -20,9 +18,8 @@ SCRIPTS = (
 
 
 @pytest.fixture
-def lock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    module = importlib.import_module("measurement_lock")
+def lock(script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    module = script("measurement_lock")
     monkeypatch.setattr(module, "PATH", tmp_path / "lock")
     monkeypatch.setattr(module, "INTERVAL", 0.0)
     return module

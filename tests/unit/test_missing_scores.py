@@ -18,14 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "benchmarks"
 pytest.importorskip("fcntl")
-pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
 NO_SETS: Mapping[str, str | None] = {"hopper-medium": None, "halfcheetah-medium": None, "pendulum": "a"}
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 @pytest.fixture

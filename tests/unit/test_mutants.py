@@ -1,7 +1,6 @@
 """`benchmarks/mutants.py`: mutants have stable names, and results of an earlier package can be compared."""
 
 import ast
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,9 +8,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-BENCHMARKS = ROOT / "benchmarks"
 pytest.importorskip("fcntl")
-pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
 SOURCE = '''
 class Ring:
     def push(self, x: "int | None" = 0) -> int:
@@ -23,15 +20,13 @@ class Ring:
 
 
 @pytest.fixture
-def finder(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("mutant_finder")
+def finder(script: Any) -> Any:
+    return script("mutant_finder")
 
 
 @pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("mutants")
+def mutants(script: Any) -> Any:
+    return script("mutants")
 
 
 def line(name: str, test: str | None, **told: Any) -> dict[str, Any]:
@@ -134,16 +129,16 @@ def test_a_sample_is_spread_over_folders_by_lines_and_has_two_of_a_function(find
 
 
 @pytest.mark.slow
-def test_every_mutant_of_the_sample_differs_from_the_package(finder: Any, script: Any) -> None:
+def test_every_mutant_of_the_sample_differs_from_the_package(finder: Any, mutants: Any) -> None:
     tree = finder.read_tree(ROOT / "pfrl_like")
-    sample = finder.draw(tree, script.FOLDERS, script.COUNT)
-    assert len({script.key(each.case()) for each in sample}) == script.COUNT
+    sample = finder.draw(tree, mutants.FOLDERS, mutants.COUNT)
+    assert len({mutants.key(each.case()) for each in sample}) == mutants.COUNT
     for mutant in sample:
         source = tree[mutant.path]
         assert ast.dump(ast.parse(mutant.apply(source))) != ast.dump(ast.parse(source)), mutant
 
 
-def test_tests_of_the_module_run_first_and_conformance_last(finder: Any, script: Any) -> None:
+def test_tests_of_the_module_run_first_and_conformance_last(finder: Any, mutants: Any) -> None:
     tests = {
         "conformance/test_rings.py": "import pfrl_like.rings.ring; Ring().push()",
         "golden/test_numbers.py": "Ring",
@@ -152,37 +147,37 @@ def test_tests_of_the_module_run_first_and_conformance_last(finder: Any, script:
         "unit/test_unrelated.py": "Rings",
     }
     mutant = finder.mutants_of("rings/ring.py", SOURCE)[0]
-    unit, others = script.likely_tests(mutant, SOURCE, tests)
+    unit, others = mutants.likely_tests(mutant, SOURCE, tests)
     assert unit == ["tests/unit/rings/test_ring.py", "tests/unit/test_other.py"]
     assert others == ["tests/golden/test_numbers.py", "tests/conformance/test_rings.py"]
 
 
-def test_the_killer_is_found_where_its_file_is_now(script: Any) -> None:
+def test_the_killer_is_found_where_its_file_is_now(mutants: Any) -> None:
     tests = {"unit/new/test_a.py": "", "unit/b/test_b.py": ""}
     killed = {"test": "tests/unit/old/test_a.py::test_x[1-2]"}
     now = "tests/unit/new/test_a.py::test_x"
-    assert script.killers_now(killed, tests) == [[f"{now}[1-2]"], [now]]
-    assert script.killers_now({"test": "tests/unit/old/test_c.py::test_x"}, tests) == []
-    assert script.killers_now({}, tests) == []
+    assert mutants.killers_now(killed, tests) == [[f"{now}[1-2]"], [now]]
+    assert mutants.killers_now({"test": "tests/unit/old/test_c.py::test_x"}, tests) == []
+    assert mutants.killers_now({}, tests) == []
 
 
 @pytest.fixture
-def trials(script: Any, finder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def trials(mutants: Any, finder: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Trials in a package of one file, in which a test fails that says so."""
     (tmp_path / "pfrl_like/rings").mkdir(parents=True)
     (tmp_path / "pfrl_like/rings/ring.py").write_text(SOURCE)
     (tmp_path / "tests/unit/rings").mkdir(parents=True)
     (tmp_path / "tests/unit/rings/test_ring.py").write_text("")
-    trials = script.Trials(tmp_path)
+    trials = mutants.Trials(tmp_path)
     trials.fails = lambda source, tests: []
     trials.ran = []
 
     def run_tests(copy: Path, tests: list[str], seconds: float, red: Any = ()) -> Any:
         source = (copy / "pfrl_like/rings/ring.py").read_text()
         trials.ran.append((source != SOURCE, *tests))
-        return script.Ended([each for each in trials.fails(source, tests) if each not in red], 1.0)
+        return mutants.Ended([each for each in trials.fails(source, tests) if each not in red], 1.0)
 
-    monkeypatch.setattr(script, "run_tests", run_tests)
+    monkeypatch.setattr(mutants, "run_tests", run_tests)
     trials.mutant = finder.mutants_of("rings/ring.py", SOURCE)[-1]
     return trials
 
@@ -210,26 +205,26 @@ def test_the_killer_of_an_earlier_file_runs_first(trials: Any) -> None:
     assert trials.ran[0] == (True, "t::b")
 
 
-def test_results_are_resumed(finder: Any, script: Any, tmp_path: Path) -> None:
+def test_results_are_resumed(finder: Any, mutants: Any, tmp_path: Path) -> None:
     sample = finder.mutants_of("rings/ring.py", SOURCE)
     results = tmp_path / "mutants.jsonl"
-    assert script.remaining(sample, results) == sample
+    assert mutants.remaining(sample, results) == sample
     results.write_text("".join(json.dumps(each.case()) + "\n" for each in sample[:4]))
-    assert script.remaining(sample, results) == sample[4:]
+    assert mutants.remaining(sample, results) == sample[4:]
     results.write_text("".join(json.dumps(each.case() | {"module": "earlier"}) + "\n" for each in sample))
-    assert script.remaining(sample, results) == []
+    assert mutants.remaining(sample, results) == []
 
 
-def test_killed_before_and_surviving_now_is_an_error(script: Any) -> None:
+def test_killed_before_and_surviving_now_is_an_error(mutants: Any) -> None:
     before = [line("f", "t::a"), line("g", "t::b"), line("h", None)]
-    text, holds = script.comparison(before, [line("f", "t::c")], gone=[before[1]])
+    text, holds = mutants.comparison(before, [line("f", "t::c")], gone=[before[1]])
     assert holds and "1 of 1 that were killed are killed now" in text and "1 of 3 are gone\n  g : < : 0" in text
-    text, holds = script.comparison(before, [line("f", "t::a"), line("g", None)], gone=[])
+    text, holds = mutants.comparison(before, [line("f", "t::a"), line("g", None)], gone=[])
     assert not holds and "survives now: g : < : 0 (x < 1), killed by t::b" in text
 
 
-def test_the_table_counts_kills_and_lists_survivors(script: Any) -> None:
-    text = script.table([line("f", "t::a"), line("g", None, unfinished=True)])
+def test_the_table_counts_kills_and_lists_survivors(mutants: Any) -> None:
+    text = mutants.table([line("f", "t::a"), line("g", None, unfinished=True)])
     assert "all          1 of    2 killed" in text
     assert "g : < : 0: x < 1 -> x <= 1 (unfinished)" in text
 
@@ -237,13 +232,13 @@ def test_the_table_counts_kills_and_lists_survivors(script: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(900)"])
 def test_a_hanging_test_is_named_and_its_process_is_ended(
-    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str
+    mutants: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: str
 ) -> None:
-    monkeypatch.setattr(script, "PATIENCE", 3.0)
+    monkeypatch.setattr(mutants, "PATIENCE", 3.0)
     folder = tmp_path / "tests"
     folder.mkdir()
     (folder / "test_a.py").write_text(f"def test_ok():\n    pass\n\ndef test_endless():\n    {body}\n")
-    ended = script.run_tests(tmp_path, ["tests/test_a.py"], 2.0)
+    ended = mutants.run_tests(tmp_path, ["tests/test_a.py"], 2.0)
     assert ended.failed == ["tests/test_a.py::test_endless"]
-    assert script.run_tests(tmp_path, ["tests/test_a.py"], 9.0, ["tests/test_a.py::test_endless"]).failed == []
-    assert script.run_tests(tmp_path, ["tests/test_a.py::test_gone"], 9.0).failed == []
+    assert mutants.run_tests(tmp_path, ["tests/test_a.py"], 9.0, ["tests/test_a.py::test_endless"]).failed == []
+    assert mutants.run_tests(tmp_path, ["tests/test_a.py::test_gone"], 9.0).failed == []

@@ -1,7 +1,6 @@
 """The scripts that make offline data and compare offline agents; here for some steps."""
 
 import functools
-import importlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,6 @@ import torch
 
 from pfrl_like import datasets
 from pfrl_like.dataset import MDPDataset
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
-
-
-@pytest.fixture
-def script(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Imports a script, or what scripts share."""
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module
 
 
 def rows(tmp_path: Path, name: str) -> str:

@@ -1,20 +1,14 @@
 """`benchmarks/scores.py` makes, trains and scores the agents of its tasks; here for some steps."""
 
 import dataclasses
-import importlib
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-pytestmark = pytest.mark.skipif(not BENCHMARKS.exists(), reason="benchmarks/ is not here")
-
 
 @pytest.fixture
-def scores(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    return importlib.import_module("scores")
+def scores(script: Any) -> Any:
+    return script("scores")
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ from registry.effects import (
     THIRD,
     anew,
     begun_anew,
+    learnt,
     not_compiled,
     not_recurrent,
     of_critics,
@@ -189,38 +190,28 @@ OF_EXPLORING: Table = {
     "policy_optimizer": slower("policy"),
     "q_func1_optimizer": slower("q_func1"),
     "q_func2_optimizer": slower("q_func2"),
-    "explorer": Effect(
-        AdditiveGaussian(0.5), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"
-    ),
-    "max_grad_norm": Effect(0.01, "parameters", held_by=ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
-    "batch_accumulator": Effect(
-        "sum", "parameters", held_by=ACTOR_CRITIC + "weights_and_accumulator_count_in_every_loss"
-    ),
+    "explorer": Effect(AdditiveGaussian(0.5), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"),
+    "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
+    "batch_accumulator": learnt("sum", ACTOR_CRITIC + "weights_and_accumulator_count_in_every_loss"),
     "burnin_action_func": Effect(
         lambda: np.full(2, 0.25, np.float32), "actions parameters",
         held_by=ACTOR_CRITIC + "burn_in_actions_come_until_the_policy_has_learnt",
     ),
-    "act_deterministically": Effect(
-        True, "evaluation", held_by=ACTOR_CRITIC + "svg0_samples_unless_told_otherwise"
-    ),
+    "act_deterministically": Effect(True, "evaluation", held_by=ACTOR_CRITIC + "svg0_samples_unless_told_otherwise"),
     "compile": not_compiled("policy_optimizer", "policy", ONE_REGION),
-    "policy_update_delay": Effect(
-        4, "parameters", held_by=ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"
-    ),
+    "policy_update_delay": learnt(4, ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"),
     "soft_update_tau": Effect(
         0.5, "targets parameters", held_by=ACTOR_CRITIC + "td3s_policy_and_targets_move_once_every_delay"
     ),
-    "target_policy_smoothing_func": Effect(
-        lambda action: -action, "parameters",
-        held_by=ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action",
+    "target_policy_smoothing_func": learnt(
+        lambda action: -action, ACTOR_CRITIC + "the_smoothing_function_disturbs_the_targets_action"
     ),
     "further_q_funcs": Effect(
         THIRD, "parameters statistics", also={"further_q_func_optimizers": of_critics(sgd)},
         held_by=ACTOR_CRITIC + "more_critics_make_targets_lower_and_are_saved",
     ),
-    "further_q_func_optimizers": Effect(
-        of_critics(sgd, lr=1e-3), "parameters",
-        given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)},
+    "further_q_func_optimizers": learnt(
+        of_critics(sgd, lr=1e-3), given={"further_q_funcs": THIRD, "further_q_func_optimizers": of_critics(sgd)}
     ),
 }  # fmt: skip
 
@@ -229,17 +220,11 @@ OF_SAC: Table = {
     "act_deterministically": Effect(
         False, "evaluation", held_by=ACTOR_CRITIC + "sac_acts_by_the_mode_only_in_evaluation_and_only_if_told"
     ),
-    "soft_update_tau": Effect(
-        0.5, "targets parameters", held_by=ACTOR_CRITIC + "sacs_targets_move_after_every_update"
-    ),
-    "initial_temperature": Effect(
-        0.9, "parameters", held_by=ACTOR_CRITIC + "the_temperature_weighs_the_entropy_in_target_and_policy"
-    ),
-    "entropy_target": Effect(5.0, "parameters", held_by=ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
-    "temperature_optimizer_lr": Effect(
-        0.5, "parameters", held_by=ACTOR_CRITIC + "the_temperature_follows_the_entropy"
-    ),
-    "n_dropped": Effect(0, "parameters", held_by=KIN + "tqcs_target_is_the_mixture_and_its_policy_follows_the_mean"),
+    "soft_update_tau": Effect(0.5, "targets parameters", held_by=ACTOR_CRITIC + "sacs_targets_move_after_every_update"),
+    "initial_temperature": learnt(0.9, ACTOR_CRITIC + "the_temperature_weighs_the_entropy_in_target_and_policy"),
+    "entropy_target": learnt(5.0, ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
+    "temperature_optimizer_lr": learnt(0.5, ACTOR_CRITIC + "the_temperature_follows_the_entropy"),
+    "n_dropped": learnt(0, KIN + "tqcs_target_is_the_mixture_and_its_policy_follows_the_mean"),
 }  # fmt: skip
 
 SAMPLED = IMITATING + "weights_are_made_of_the_advantage_over_drawn_actions"
@@ -247,56 +232,43 @@ OF_WEIGHTED: Table = {
     **OF_EXPLORING,
     "act_deterministically": Effect(False, "evaluation"),
     "soft_update_tau": Effect(0.5, "targets parameters"),
-    "lam": Effect(0.1, "parameters", held_by=SAMPLED),
-    "n_action_samples": Effect(8, "parameters", held_by=SAMPLED),
-    "max_weight": Effect(0.5, "parameters", held_by=SAMPLED),
+    "lam": learnt(0.1, SAMPLED),
+    "n_action_samples": learnt(8, SAMPLED),
+    "max_weight": learnt(0.5, SAMPLED),
 }
 
+SEVERAL_CRITICS: Table = {
+    "q_funcs": learnt(Made(lambda all: [*map(begun_anew, all["q_funcs"])])),
+    "q_func_optimizers": learnt(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]])),
+}
 OF_FQE: Table = {
     **OF_EXPLORING,
     **{name: REPLAY[name] for name in ("target_update_interval", "target_update_method", "soft_update_tau")},
-    "q_funcs": Effect(Made(lambda all: [*map(begun_anew, all["q_funcs"])]), "parameters"),
-    "q_func_optimizers": Effect(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]]), "parameters"),
+    **SEVERAL_CRITICS,
     "act_deterministically": Effect(
         False, "evaluation parameters", held_by=FQE + "modes_or_samples_are_evaluated_as_act_deterministically_says"
     ),
-    "max_grad_norm": Effect(0.01, "parameters", held_by=ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
+    "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
     "compile": Effect(
-        True, refused="Adadelta",
+        True, refused="Adadelta", held_by=ONE_REGION,
         given={"q_func_optimizers": Made(lambda all: [adadelta(each) for each in all["q_funcs"]])},
-        held_by=ONE_REGION,
     ),
 }  # fmt: skip
 
 CQL: Table = {
-    "conservative_weight": Effect(
-        3.0, "parameters", held_by=CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"
-    ),
-    "initial_alpha": Effect(
-        1.0, "parameters", held_by=CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"
-    ),
-    "alpha_threshold": Effect(
-        -100.0, "parameters", held_by=CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"
-    ),
-    "alpha_optimizer_lr": Effect(
-        0.1, "parameters", held_by=CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"
-    ),
-    "n_action_samples": Effect(
-        2, "parameters", held_by=CONSERVATIVE + "values_of_actions_drawn_are_those_of_one_call_for_each"
-    ),
-    "soft_q_backup": Effect(
-        False, "parameters", held_by=CONSERVATIVE + "targets_do_without_the_entropy_if_they_are_told_to"
-    ),
+    "conservative_weight": learnt(3.0, CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"),
+    "initial_alpha": learnt(1.0, CONSERVATIVE + "the_conservative_term_counts_beside_the_critics_losses"),
+    "alpha_threshold": learnt(-100.0, CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"),
+    "alpha_optimizer_lr": learnt(0.1, CONSERVATIVE + "alpha_grows_where_the_gap_is_above_its_threshold"),
+    "n_action_samples": learnt(2, CONSERVATIVE + "values_of_actions_drawn_are_those_of_one_call_for_each"),
+    "soft_q_backup": learnt(False, CONSERVATIVE + "targets_do_without_the_entropy_if_they_are_told_to"),
 }
 
 #: What those of an agent change that its family lacks, or that are not as in the family.
 REDQ: Table = {
-    "q_funcs": Effect(Made(lambda all: [*map(begun_anew, all["q_funcs"])]), "parameters"),
-    "q_func_optimizers": Effect(Made(lambda all: [sgd(each, lr=1e-3) for each in all["q_funcs"]]), "parameters"),
-    "subset_size": Effect(
-        1, "parameters", held_by=KIN + "redqs_targets_come_from_a_few_critics_drawn_anew"
-    ),
-    "policy_update_delay": Effect(1, "parameters", held_by=KIN + "redqs_policy_learns_once_a_step"),
+    **SEVERAL_CRITICS,
+    "subset_size": learnt(1, KIN + "redqs_targets_come_from_a_few_critics_drawn_anew"),
+    "policy_update_delay": learnt(1, KIN + "redqs_policy_learns_once_a_step"),
     "compile": Effect(True, refused="every update of REDQ", held_by=KIN + "redq_refuses_what_it_cannot_do"),
     **dict.fromkeys(
         ("q_func1", "q_func2", "further_q_funcs", "q_func1_optimizer", "q_func2_optimizer",
@@ -305,32 +277,30 @@ REDQ: Table = {
     ),
 }  # fmt: skip
 CROSSQ: Table = {
-    "policy_update_delay": Effect(
-        1, "parameters", held_by=KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"
-    ),
+    "policy_update_delay": learnt(1, KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"),
     "soft_update_tau": Effect(0.5, refused="no target networks that could move"),
 }  # fmt: skip
 EDAC: Table = {
-    "eta": Effect(5.0, "parameters", held_by=CONSERVATIVE + "eta_weighs_the_diversity_and_sac_n_has_none"),
+    "eta": learnt(5.0, CONSERVATIVE + "eta_weighs_the_diversity_and_sac_n_has_none"),
 }  # fmt: skip
 TD3BC: Table = {
-    "alpha": Effect(0.1, "parameters", held_by=IMITATION + "td3_plus_bc_weighs_the_critic_against_the_squared_error"),
+    "alpha": learnt(0.1, IMITATION + "td3_plus_bc_weighs_the_critic_against_the_squared_error"),
 }  # fmt: skip
 REBRAC: Table = {
-    "actor_beta": Effect(0.5, "parameters", held_by=IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
-    "critic_beta": Effect(0.5, "parameters", held_by=IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
+    "actor_beta": learnt(0.5, IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
+    "critic_beta": learnt(0.5, IMITATING + "rebracs_two_weights_are_those_of_its_two_losses"),
 }  # fmt: skip
 CRR: Table = {
-    "advantage_type": Effect("max", "parameters", held_by=SAMPLED),
-    "weight_type": Effect("binary", "parameters", held_by=SAMPLED),
-    "beta": Effect(0.1, "parameters", held_by=SAMPLED),
+    "advantage_type": learnt("max", SAMPLED),
+    "weight_type": learnt("binary", SAMPLED),
+    "beta": learnt(0.1, SAMPLED),
 }  # fmt: skip
 IQL: Table = {
-    "v_func": Effect(Made(lambda all: begun_anew(all["v_func"])), "parameters"),
-    "v_func_optimizer": Effect(Made(lambda all: sgd(all["v_func"], lr=1e-3)), "parameters"),
-    "expectile": Effect(0.95, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
-    "beta": Effect(0.1, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
-    "max_weight": Effect(0.5, "parameters", held_by=IMITATING + "iqls_weights_are_those_of_q_over_v"),
+    "v_func": anew("v_func"),
+    "v_func_optimizer": slower("v_func"),
+    "expectile": learnt(0.95, IMITATING + "iqls_weights_are_those_of_q_over_v"),
+    "beta": learnt(0.1, IMITATING + "iqls_weights_are_those_of_q_over_v"),
+    "max_weight": learnt(0.5, IMITATING + "iqls_weights_are_those_of_q_over_v"),
 }  # fmt: skip
 
 # Families
@@ -388,7 +358,7 @@ ENTRIES = (
         effects={
             **CQL,
             **not_recurrent(),
-            "horizon": Effect(1, "parameters", held_by="golden/test_cal_ql.py::test_a_horizon_cuts_returns_short"),
+            "horizon": learnt(1, "golden/test_cal_ql.py::test_a_horizon_cuts_returns_short"),
         },
     ),
     Entry(agents.EDAC, SOFT, PARTS, FURTHER, fits=DENSE, options=ENTROPY, effects=EDAC),

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pair_base
 from actor_critic_parts import make_critic as critic_of_pairs
 from actor_critic_parts import make_policy as policy_of_pairs
 from argument_effects import Arguments, Effect, Made
@@ -23,20 +24,6 @@ from network_parts import (
     make_policy,
     make_q_function,
 )
-from pair_base import (
-    BUFFERS,
-    EXPLORERS,
-    ONLY_CONTINUOUS,
-    Case,
-    adam,
-    draw,
-    misfit_in_buffer,
-    of_networks,
-    of_replay,
-    policy_space,
-    replay,
-    sgd,
-)
 from torch import nn
 
 from pfrl_like import agents
@@ -44,7 +31,7 @@ from pfrl_like.nn import ConcatObsAndAction, ConditionalVAE
 from pfrl_like.policies import SoftmaxCategoricalHead
 from registry import value_agents
 from registry.actor_critics import DENSE, OF_EXPLORING, OF_SAC
-from registry.effects import anew, no_effect, not_recurrent
+from registry.effects import anew, learnt, no_effect, not_recurrent, slower
 from registry.entry import Entry, Family, Table
 
 BCQ = "golden/test_bcq.py::test_"
@@ -63,43 +50,43 @@ def of_pairs(n_inputs: int, n_outputs: int, recurrent: bool = False) -> nn.Modul
     return in_a_row(recurrent, ConcatObsAndAction(), *features(recurrent, n_inputs), nn.Linear(HIDDEN, n_outputs))
 
 
-def make_critics(case: Case, options: Arguments) -> tuple[list[nn.Module], list[Any]]:
+def make_critics(case: pair_base.Case, options: Arguments) -> tuple[list[nn.Module], list[Any]]:
     """Two critics and their optimisers; those beyond go to the options."""
     critics = [make_critic(case["q_func"]) for _ in range(case["n_critics"])]
-    of_critics = [adam(critic) for critic in critics]
+    of_critics = [pair_base.adam(critic) for critic in critics]
     if len(critics) > 2:
         options |= {"further_q_funcs": critics[2:], "further_q_func_optimizers": of_critics[2:]}
     return critics[:2], of_critics[:2]
 
 
-def misfits(case: Case) -> Iterator[str]:
-    if case.get("explorer") in ONLY_CONTINUOUS:
+def misfits(case: pair_base.Case) -> Iterator[str]:
+    if case.get("explorer") in pair_base.ONLY_CONTINUOUS:
         yield "explorer"
-    if misfit_in_buffer(case):
+    if pair_base.misfit_in_buffer(case):
         yield "replay_buffer"
 
 
 # BCQ
 
 
-def make_bcq(entry: Entry, case: Case, folder: Path) -> Any:
-    policy = of_pairs(OBS + N_ACTIONS, N_ACTIONS, of_networks(case))
+def make_bcq(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    policy = of_pairs(OBS + N_ACTIONS, N_ACTIONS, pair_base.of_networks(case))
     options: Arguments = {"n_action_samples": 4}
     critics, of_critics = make_critics(case, options)
     vae = make_vae(OBS)
-    options |= {"imitator": vae, "imitator_optimizer": adam(vae), **replay(case, folder)}
-    return entry.kind(policy, *critics, adam(policy), *of_critics, **options)
+    options |= {"imitator": vae, "imitator_optimizer": pair_base.adam(vae), **pair_base.replay(case, folder)}
+    return entry.kind(policy, *critics, pair_base.adam(policy), *of_critics, **options)
 
 
-def bcq_space(case: Case) -> spaces.Space[Any]:
+def bcq_space(case: pair_base.Case) -> spaces.Space[Any]:
     return BOX
 
 
 def of_bcq(entry: Entry, recurrent: bool) -> Arguments:
-    policy, vae, common = of_pairs(4 + 2, 2), make_vae(), of_replay(entry.kind, False)
+    policy, vae, common = of_pairs(4 + 2, 2), make_vae(), pair_base.of_replay(entry.kind, False)
     critics = {f"q_func{i}": critic_of_pairs("numbers") for i in (1, 2)}
     parts = {"policy": policy, **critics, "imitator": vae}
-    optimizers = {f"{name}_optimizer": sgd(part) for name, part in parts.items()}
+    optimizers = {f"{name}_optimizer": pair_base.sgd(part) for name, part in parts.items()}
     return {**parts, **optimizers, "n_action_samples": 5, **common}
 
 
@@ -109,67 +96,70 @@ OF_BCQ: Table = {
     "act_deterministically": no_effect(False),
     "soft_update_tau": Effect(0.5, "targets parameters"),
     "imitator": anew("imitator"),
-    "imitator_optimizer": Effect(Made(lambda all: sgd(all["imitator"], lr=1e-3)), "parameters"),
-    "lam": Effect(0.1, "parameters", held_by=BCQ + "the_target_is_the_soft_least_value_of_the_best_candidate"),
-    "n_action_samples": Effect(9, "parameters", held_by=BCQ + "the_choice_is_the_candidate_of_most_value"),
-    "action_flexibility": Effect(0.5, "parameters", held_by=BCQ + "perturbed_actions_stay_near_and_in_bounds"),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
-    "rl_start_step": Effect(3, "parameters", held_by=BCQ + "only_the_imitator_learns_before_rl_start_step"),
+    "imitator_optimizer": slower("imitator"),
+    "lam": learnt(0.1, BCQ + "the_target_is_the_soft_least_value_of_the_best_candidate"),
+    "n_action_samples": learnt(9, BCQ + "the_choice_is_the_candidate_of_most_value"),
+    "action_flexibility": learnt(0.5, BCQ + "perturbed_actions_stay_near_and_in_bounds"),
+    "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
+    "rl_start_step": learnt(3, BCQ + "only_the_imitator_learns_before_rl_start_step"),
 }
 
 # Discrete BCQ
 
 
-def make_discrete_bcq(entry: Entry, case: Case, folder: Path) -> Any:
-    q_function, imitator = make_q_function(case["q_function"], of_networks(case)), make_policy("softmax")
-    explorer = EXPLORERS[case["explorer"]](functools.partial(draw, discrete_bcq_space(case)))
-    options = {"explorer": explorer, "imitator": imitator, "target_update_interval": 4, **replay(case, folder)}
-    return entry.kind(q_function, adam(q_function, imitator), **options)
+def make_discrete_bcq(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    q_function, imitator = make_q_function(case["q_function"], pair_base.of_networks(case)), make_policy("softmax")
+    explorer = pair_base.EXPLORERS[case["explorer"]](functools.partial(pair_base.draw, discrete_bcq_space(case)))
+    options = {
+        "explorer": explorer,
+        "imitator": imitator,
+        "target_update_interval": 4,
+        **pair_base.replay(case, folder),
+    }
+    return entry.kind(q_function, pair_base.adam(q_function, imitator), **options)
 
 
-def discrete_bcq_space(case: Case) -> spaces.Space[Any]:
+def discrete_bcq_space(case: pair_base.Case) -> spaces.Space[Any]:
     return spaces.Discrete(N_ACTIONS)
 
 
 def of_discrete_bcq(entry: Entry, recurrent: bool) -> Arguments:
     common = value_agents.arguments(entry, False)  # its imitator learns by the Q-function's optimiser
     imitator = nn.Sequential(nn.Linear(5, 2), SoftmaxCategoricalHead())
-    return {**common, "imitator": imitator, "optimizer": sgd(common["q_function"], imitator)}
+    return {**common, "imitator": imitator, "optimizer": pair_base.sgd(common["q_function"], imitator)}
 
 
 OF_DISCRETE_BCQ: Table = {
     **value_agents.OF_Q_FUNCTIONS,
     **not_recurrent(),
-    "optimizer": Effect(Made(lambda all: sgd(all["q_function"], all["imitator"], lr=1e-3)), "parameters"),
+    "optimizer": learnt(Made(lambda all: pair_base.sgd(all["q_function"], all["imitator"], lr=1e-3))),
     "imitator": anew("imitator"),
-    "action_flexibility": Effect(
-        0.0, "parameters", held_by=BCQ + "discrete_bcq_bootstraps_from_the_best_likely_action"
-    ),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_losses_of_discrete_bcq_are_added"),
+    "action_flexibility": learnt(0.0, BCQ + "discrete_bcq_bootstraps_from_the_best_likely_action"),
+    "beta": learnt(5.0, BCQ + "the_losses_of_discrete_bcq_are_added"),
 }
 
 # BEAR
 
 
-def make_bear(entry: Entry, case: Case, folder: Path) -> Any:
-    policy = make_policy(case["policy"], of_networks(case))
+def make_bear(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    policy = make_policy(case["policy"], pair_base.of_networks(case))
     imitator = make_vae(OBS) if case["imitator"] == "autoencoder" else make_policy(case["imitator"])
-    options: Arguments = {"imitator": imitator, "imitator_optimizer": adam(imitator), "n_action_samples": 2}
+    options: Arguments = {"imitator": imitator, "imitator_optimizer": pair_base.adam(imitator), "n_action_samples": 2}
     critics, of_critics = make_critics(case, options)
-    options |= {"entropy_target": 0.1, "mmd_sigma": 1.0, **replay(case, folder)}
-    return entry.kind(policy, *critics, adam(policy), *of_critics, **options)
+    options |= {"entropy_target": 0.1, "mmd_sigma": 1.0, **pair_base.replay(case, folder)}
+    return entry.kind(policy, *critics, pair_base.adam(policy), *of_critics, **options)
 
 
-def bear_misfits(case: Case) -> Iterator[str]:
+def bear_misfits(case: pair_base.Case) -> Iterator[str]:
     if case["imitator"] == "softmax":
         yield "imitator"
     yield from misfits(case)
 
 
 def of_bear(entry: Entry, recurrent: bool) -> Arguments:
-    policy, vae, common = policy_of_pairs("squashed"), make_vae(), of_replay(entry.kind, False)
+    policy, vae, common = policy_of_pairs("squashed"), make_vae(), pair_base.of_replay(entry.kind, False)
     parts = {"policy": policy, **{f"q_func{i}": critic_of_pairs("numbers") for i in (1, 2)}, "imitator": vae}
-    optimizers = {f"{name}_optimizer": sgd(part) for name, part in parts.items()}
+    optimizers = {f"{name}_optimizer": pair_base.sgd(part) for name, part in parts.items()}
     constraint = {"n_action_samples": 3, "mmd_sigma": 1.0, "entropy_target": -2.0, "initial_temperature": 0.2}
     return {**parts, **optimizers, **constraint, **common}
 
@@ -178,33 +168,27 @@ OF_BEAR: Table = {
     **OF_SAC,
     **not_recurrent(),
     "imitator": anew("imitator"),
-    "imitator_optimizer": Effect(Made(lambda all: sgd(all["imitator"], lr=1e-3)), "parameters"),
-    "lam": Effect(0.1, "parameters", held_by=BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
-    "n_action_samples": Effect(
-        9, "parameters", held_by=BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"
-    ),
-    "n_mmd_action_samples": Effect(9, "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "mmd_kernel": Effect("laplacian", "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "mmd_sigma": Effect(5.0, "parameters", held_by=BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
-    "initial_alpha": Effect(50.0, "parameters", held_by=BEAR + "the_discrepancy_counts_in_the_policys_loss"),
-    "alpha_threshold": Effect(
-        50.0, "parameters", held_by=BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"
-    ),
-    "alpha_optimizer_lr": Effect(
-        0.5, "parameters", held_by=BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"
-    ),
-    "beta": Effect(5.0, "parameters", held_by=BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
-    "rl_start_step": Effect(3, "parameters", held_by=BEAR + "only_the_imitator_learns_before_rl_start_step"),
+    "imitator_optimizer": slower("imitator"),
+    "lam": learnt(0.1, BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
+    "n_action_samples": learnt(9, BEAR + "the_target_is_the_best_of_some_actions_under_the_soft_minimum"),
+    "n_mmd_action_samples": learnt(9, BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "mmd_kernel": learnt("laplacian", BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "mmd_sigma": learnt(5.0, BEAR + "the_discrepancy_is_that_of_policy_and_imitator"),
+    "initial_alpha": learnt(50.0, BEAR + "the_discrepancy_counts_in_the_policys_loss"),
+    "alpha_threshold": learnt(50.0, BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"),
+    "alpha_optimizer_lr": learnt(0.5, BEAR + "alpha_grows_where_the_discrepancy_is_above_its_threshold"),
+    "beta": learnt(5.0, BCQ + "the_imitator_makes_actions_anew_near_the_prior"),
+    "rl_start_step": learnt(3, BEAR + "only_the_imitator_learns_before_rl_start_step"),
 }
 
 # Agents
 
-SURROUNDINGS: dict[str, Any] = {"recurrent": (False,), "replay_buffer": BUFFERS}
+SURROUNDINGS: dict[str, Any] = {"recurrent": (False,), "replay_buffer": pair_base.BUFFERS}
 IMITATORS = ("autoencoder", "Gaussian", "softmax")
 
 ENTRIES = (
     Entry(
-        agents.BEAR, Family(of_bear, OF_BEAR, 4, make_bear, bear_misfits, policy_space),
+        agents.BEAR, Family(of_bear, OF_BEAR, 4, make_bear, bear_misfits, pair_base.policy_space),
         {"policy": HEADS, "q_func": CRITICS, "imitator": IMITATORS, **SURROUNDINGS, "n_critics": (2, 3)}, fits=DENSE,
     ),
     Entry(
@@ -214,6 +198,6 @@ ENTRIES = (
     Entry(
         agents.DiscreteBCQ,
         Family(of_discrete_bcq, OF_DISCRETE_BCQ, 5, make_discrete_bcq, misfits, discrete_bcq_space),
-        {"q_function": VALUES, "explorer": EXPLORERS, **SURROUNDINGS}, fits=value_agents.DISCRETE,
+        {"q_function": VALUES, "explorer": pair_base.EXPLORERS, **SURROUNDINGS}, fits=value_agents.DISCRETE,
     ),
 )  # fmt: skip

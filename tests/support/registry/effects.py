@@ -47,14 +47,19 @@ def multiplied(network: nn.Module, factor: float) -> nn.Module:
     return network
 
 
+def learnt(value: Any, held_by: str = "", **options: Any) -> Effect:
+    """Another value, which changes what is learnt."""
+    return Effect(value, "parameters", held_by=held_by, **options)
+
+
 def anew(name: str) -> Effect:
     """Another network."""
-    return Effect(Made(lambda all: begun_anew(all[name])), "parameters")
+    return learnt(Made(lambda all: begun_anew(all[name])))
 
 
 def slower(name: str) -> Effect:
     """An optimiser that takes shorter steps."""
-    return Effect(Made(lambda all: sgd(all[name], lr=1e-3)), "parameters")
+    return learnt(Made(lambda all: sgd(all[name], lr=1e-3)))
 
 
 def not_compiled(optimizer: str, network: str, held_by: str) -> Effect:
@@ -103,7 +108,7 @@ REPLAYED = {"given": SEQUENCES, "held_by": DQN + "episodic_update_len_limits_the
 COMMON: Table = {
     "gpu": Effect(99, refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
     "device": Effect("cuda:99", refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
-    "gamma": Effect(0.3, "parameters", held_by=DQN + "gamma_discounts_the_next_value"),
+    "gamma": learnt(0.3, DQN + "gamma_discounts_the_next_value"),
     "phi": Effect(
         lambda obs: -3 * obs, "parameters evaluation",
         held_by=DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing",
@@ -116,14 +121,14 @@ COMMON: Table = {
     "recurrent": Effect(
         False, refused="recurrent is False", given=SEQUENCES, held_by=DQN + "recurrent_learns_from_sequences"
     ),
-    "max_grad_norm": Effect(0.01, "parameters", held_by=DQN + "max_grad_norm_limits_the_whole_gradient"),
+    "max_grad_norm": learnt(0.01, DQN + "max_grad_norm_limits_the_whole_gradient"),
 }  # fmt: skip
 
 REPLAY: Table = {
     **COMMON,
     "replay_buffer": small(ReplayBuffer),
     "replay_start_size": Effect(20, "updates parameters", held_by=DQN + "replay_start_size_is_when_learning_begins"),
-    "minibatch_size": Effect(7, "parameters", held_by=DQN + "minibatch_size_is_the_number_of_transitions"),
+    "minibatch_size": learnt(7, DQN + "minibatch_size_is_the_number_of_transitions"),
     "update_interval": Effect(5, "updates parameters", held_by=DQN + "update_interval_is_the_steps_between_updates"),
     "n_times_update": Effect(3, "updates parameters", held_by=DQN + "n_times_update_is_the_updates_at_each_of_them"),
     "target_update_interval": Effect(
@@ -134,12 +139,9 @@ REPLAY: Table = {
         0.5, "targets parameters", given={"target_update_method": "soft"},
         held_by=DQN + "soft_updates_move_by_soft_update_tau",
     ),
-    "batch_accumulator": Effect(
-        "sum", "parameters", held_by=DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"
-    ),
-    "episodic_update_len": Effect(2, "parameters", **REPLAYED),
-    "num_steps": Effect(
-        3, "parameters", given=SEQUENCES,
-        held_by="golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps",
+    "batch_accumulator": learnt("sum", DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"),
+    "episodic_update_len": learnt(2, **REPLAYED),
+    "num_steps": learnt(
+        3, "golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps", given=SEQUENCES
     ),
 }  # fmt: skip

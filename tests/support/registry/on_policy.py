@@ -7,35 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import network_parts
 import numpy as np
+import pair_base
 from argument_effects import Arguments, Effect, Made
 from async_parts import a3c_model, acer_model
-from network_parts import (
-    HEADS,
-    HIDDEN,
-    N_ACTIONS,
-    VALUES,
-    features,
-    in_a_row,
-    make_policy,
-    make_q_function,
-    make_value,
-    policy_layers,
-)
 from on_policy_parts import make_nets, make_on_policy
-from pair_base import (
-    BUFFERS,
-    DENSITIES,
-    EPISODIC,
-    RECURRENT,
-    Case,
-    a_buffer,
-    adam,
-    is_of_goals,
-    of_networks,
-    policy_space,
-    sgd,
-)
 from torch import nn
 
 from pfrl_like import agents
@@ -54,6 +31,7 @@ from registry.effects import (
     SEQUENCES,
     anew,
     begun_anew,
+    learnt,
     not_compiled,
     of_other_features,
     slower,
@@ -65,21 +43,21 @@ from registry.entry import Entry, Family, Table
 # PPO and its kin
 
 
-def make(entry: Entry, case: Case, folder: Path) -> Any:
-    recurrent = of_networks(case)
+def make(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    recurrent = pair_base.of_networks(case)
     if case["agent"] == "A3C":
-        head = Branched(nn.Sequential(*policy_layers(case["policy"])), make_value_head())
-        model = in_a_row(recurrent, *features(recurrent), head)
-        return agents.A3C(model, adam(model), t_max=4, gamma=0.9, recurrent=case["recurrent"])
-    nets = make_policy(case["policy"], recurrent), make_value(recurrent)
+        head = Branched(nn.Sequential(*network_parts.policy_layers(case["policy"])), make_value_head())
+        model = network_parts.in_a_row(recurrent, *network_parts.features(recurrent), head)
+        return agents.A3C(model, pair_base.adam(model), t_max=4, gamma=0.9, recurrent=case["recurrent"])
+    nets = network_parts.make_policy(case["policy"], recurrent), network_parts.make_value(recurrent)
     return make_on_policy(case["agent"], case["recurrent"], nets=nets)
 
 
 def make_value_head() -> nn.Module:
-    return nn.Linear(HIDDEN, 1)
+    return nn.Linear(network_parts.HIDDEN, 1)
 
 
-def misfits(case: Case) -> Iterator[str]:
+def misfits(case: pair_base.Case) -> Iterator[str]:
     if case["policy"] == "deterministic":
         yield "policy" if case["agent"] == "TRPO" else "model"
 
@@ -87,12 +65,12 @@ def misfits(case: Case) -> Iterator[str]:
 def arguments(entry: Entry, recurrent: bool) -> Arguments:
     policy, vf = make_nets(recurrent)
     if entry.kind is agents.TRPO:
-        return {"policy": policy, "vf": vf, "vf_optimizer": sgd(vf), "gamma": 0.9, "update_interval": 10,
+        return {"policy": policy, "vf": vf, "vf_optimizer": pair_base.sgd(vf), "gamma": 0.9, "update_interval": 10,
                 "vf_batch_size": 4, "recurrent": recurrent}  # fmt: skip
     if entry.kind is agents.REINFORCE:
-        return {"model": policy, "optimizer": sgd(policy), "recurrent": recurrent}
+        return {"model": policy, "optimizer": pair_base.sgd(policy), "recurrent": recurrent}
     model = (RecurrentBranched if recurrent else Branched)(policy, vf)
-    parts = {"model": model, "optimizer": sgd(model), "gamma": 0.9, "recurrent": recurrent}
+    parts = {"model": model, "optimizer": pair_base.sgd(model), "gamma": 0.9, "recurrent": recurrent}
     if entry.kind is agents.A2C:
         return {**parts, "num_processes": 2}
     return {**parts, "update_interval": 10, "minibatch_size": 4, "epochs": 2}
@@ -105,32 +83,25 @@ OF_ON_POLICY: Table = {
     "policy": anew("policy"),
     "vf": anew("vf"),
     "vf_optimizer": slower("vf"),
-    "gamma": Effect(0.3, "parameters", held_by=ON_POLICY + "gamma_and_lambda"),
-    "lambd": Effect(0.2, "parameters", held_by=ON_POLICY + "gamma_and_lambda"),
+    "gamma": learnt(0.3, ON_POLICY + "gamma_and_lambda"),
+    "lambd": learnt(0.2, ON_POLICY + "gamma_and_lambda"),
     "phi": Effect(lambda obs: -3 * obs, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
     "batch_states": Effect(of_other_features, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
     "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=ON_POLICY + "refused_updates_are_logged"),
-    "max_grad_norm": Effect(0.01, "parameters", held_by=ON_POLICY + "max_grad_norm"),
-    "act_deterministically": Effect(
-        True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"
-    ),
-    "obs_normalizer": Effect(
-        Made(lambda _: EmpiricalNormalization(5)), "parameters",
-        held_by=ON_POLICY + "obs_normalizer_learns_between_targets_and_update",
+    "max_grad_norm": learnt(0.01, ON_POLICY + "max_grad_norm"),
+    "act_deterministically": Effect(True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"),
+    "obs_normalizer": learnt(
+        Made(lambda _: EmpiricalNormalization(5)), ON_POLICY + "obs_normalizer_learns_between_targets_and_update"
     ),
     "update_interval": Effect(15, "updates parameters", held_by=ON_POLICY + "update_interval"),
     "minibatch_size": Effect(10, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
     "epochs": Effect(1, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
-    "value_func_coef": Effect(
-        5.0, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"
-    ),
-    "entropy_coef": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
-    "clip_eps": Effect(1e-3, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
-    "clip_eps_vf": Effect(1e-3, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
-    "standardize_advantages": Effect(False, "parameters", held_by=ON_POLICY + "standardize_advantages"),
-    "max_recurrent_sequence_len": Effect(
-        2, "parameters", given=SEQUENCES, held_by=ON_POLICY + "max_recurrent_sequence_len"
-    ),
+    "value_func_coef": learnt(5.0, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
+    "entropy_coef": learnt(1.0, ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
+    "clip_eps": learnt(1e-3, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
+    "clip_eps_vf": learnt(1e-3, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
+    "standardize_advantages": learnt(False, ON_POLICY + "standardize_advantages"),
+    "max_recurrent_sequence_len": learnt(2, ON_POLICY + "max_recurrent_sequence_len", given=SEQUENCES),
     "target_kl": Effect(1e-9, "updates parameters", held_by=ON_POLICY + "target_kl_ends_an_update"),
     **{
         f"{name}_stats_window": window("windows_of_statistics")
@@ -142,20 +113,20 @@ OF_ON_POLICY: Table = {
         for name in ("actor_loss", "entropy", "value")
     },
     "compile": not_compiled("optimizer", "model", ON_POLICY + "ppo_compiles_what_it_does_with_a_minibatch"),
-    "max_kl": Effect(0.1, "parameters", held_by=ON_POLICY + "max_kl"),
-    "vf_epochs": Effect(1, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
-    "vf_batch_size": Effect(10, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
+    "max_kl": learnt(0.1, ON_POLICY + "max_kl"),
+    "vf_epochs": learnt(1, ON_POLICY + "vf_epochs_and_vf_batch_size"),
+    "vf_batch_size": learnt(10, ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "line_search_max_backtrack": Effect(held_by=ON_POLICY + "line_search_max_backtrack"),
-    "conjugate_gradient_max_iter": Effect(1, "parameters", held_by=ON_POLICY + "conjugate_gradient_arguments"),
-    "conjugate_gradient_damping": Effect(5.0, "parameters", held_by=ON_POLICY + "conjugate_gradient_arguments"),
+    "conjugate_gradient_max_iter": learnt(1, ON_POLICY + "conjugate_gradient_arguments"),
+    "conjugate_gradient_damping": learnt(5.0, ON_POLICY + "conjugate_gradient_arguments"),
     "num_processes": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
     "update_steps": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
-    "pi_loss_coef": Effect(0.1, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
-    "v_loss_coef": Effect(5.0, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
-    "entropy_coeff": Effect(1.0, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
-    "use_gae": Effect(True, "parameters", held_by=ON_POLICY + "use_gae_and_its_absence"),
-    "tau": Effect(0.2, "parameters", given={"use_gae": True}, held_by=ON_POLICY + "use_gae_and_its_absence"),
-    "beta": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
+    "pi_loss_coef": learnt(0.1, ON_POLICY + "the_weights_of_a2cs_loss"),
+    "v_loss_coef": learnt(5.0, ON_POLICY + "the_weights_of_a2cs_loss"),
+    "entropy_coeff": learnt(1.0, ON_POLICY + "the_weights_of_a2cs_loss"),
+    "use_gae": learnt(True, ON_POLICY + "use_gae_and_its_absence"),
+    "tau": learnt(0.2, ON_POLICY + "use_gae_and_its_absence", given={"use_gae": True}),
+    "beta": learnt(1.0, ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
     "batchsize": Effect(3, "updates parameters", held_by=ON_POLICY + "batchsize_counts_episodes"),
     "backward_separately": Effect(
         True, "passes", given={"batchsize": 2},
@@ -167,38 +138,38 @@ OF_ON_POLICY: Table = {
 # A3C and ACER
 
 
-def make_acer(entry: Entry, case: Case, folder: Path) -> Any:
-    recurrent, kind = of_networks(case), case["q_function"]
-    pi = nn.Sequential(*policy_layers(case["policy"]))
+def make_acer(entry: Entry, case: pair_base.Case, folder: Path) -> Any:
+    recurrent, kind = pair_base.of_networks(case), case["q_function"]
+    pi = nn.Sequential(*network_parts.policy_layers(case["policy"]))
     if kind == "advantage":
-        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(HIDDEN + N_ACTIONS, 1))
+        advantage = nn.Sequential(ConcatObsAndAction(), nn.Linear(network_parts.HIDDEN + network_parts.N_ACTIONS, 1))
         head: nn.Module = ACERContinuousActionHead(pi, make_value_head(), advantage)
     else:
-        head = ACERDiscreteActionHead(pi, nn.Sequential(*VALUES[kind](N_ACTIONS)))
-    model = in_a_row(recurrent, *features(recurrent), head)
+        head = ACERDiscreteActionHead(pi, nn.Sequential(*network_parts.VALUES[kind](network_parts.N_ACTIONS)))
+    model = network_parts.in_a_row(recurrent, *network_parts.features(recurrent), head)
     name = case["replay_buffer"]
-    buffer = None if name is None else BUFFERS[name](folder)
-    phi = concatenate_goal if is_of_goals(case) else None
+    buffer = None if name is None else pair_base.BUFFERS[name](folder)
+    phi = concatenate_goal if pair_base.is_of_goals(case) else None
     options = {"replay_start_size": 8, "n_times_replay": 1, "recurrent": case["recurrent"], "phi": phi}
-    return agents.ACER(model, adam(model), 4, 0.9, buffer, **options)
+    return agents.ACER(model, pair_base.adam(model), 4, 0.9, buffer, **options)
 
 
-def acer_misfits(case: Case) -> Iterator[str]:
-    if case["policy"] not in (DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
+def acer_misfits(case: pair_base.Case) -> Iterator[str]:
+    if case["policy"] not in (pair_base.DENSITIES if case["q_function"] == "advantage" else ("softmax",)):
         yield "pi"
     if case["q_function"] == "quadratic":
         yield "q"
-    if case["replay_buffer"] not in (None, *EPISODIC):
+    if case["replay_buffer"] not in (None, *pair_base.EPISODIC):
         yield "replay_buffer"
 
 
 def of_async(entry: Entry, recurrent: bool) -> Arguments:
     model = (a3c_model if entry.kind is agents.A3C else acer_model)(recurrent)
-    parts = {"model": model, "optimizer": sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
+    parts = {"model": model, "optimizer": pair_base.sgd(model), "t_max": 4, "gamma": 0.9, "recurrent": recurrent}
     if entry.kind is agents.A3C:
         return parts
-    parts["optimizer"] = sgd(model, lr=0.5)  # so that the policy leaves the average one
-    return {**parts, "replay_buffer": a_buffer(True), "replay_start_size": 10, "n_times_replay": 2,
+    parts["optimizer"] = pair_base.sgd(model, lr=0.5)  # so that the policy leaves the average one
+    return {**parts, "replay_buffer": pair_base.a_buffer(True), "replay_start_size": 10, "n_times_replay": 2,
             "trust_region_delta": 1e-3}  # fmt: skip
 
 
@@ -207,7 +178,7 @@ OF_A3C: Table = {
     "model": anew("model"),
     "optimizer": slower("model"),
     "t_max": Effect(3, "updates parameters", held_by=ASYNC + "updates_come_after_t_max_steps_and_at_ends"),
-    "beta": Effect(1.0, "parameters", held_by="golden/test_a3c_loss.py::test_loss_of_two_steps"),
+    "beta": learnt(1.0, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
     "process_idx": Effect(3, "process", held_by=ASYNC + "process_idx_is_what_it_was_given"),
     "phi": Effect(
         lambda obs: -3 * obs, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
@@ -215,26 +186,21 @@ OF_A3C: Table = {
     "batch_states": Effect(
         of_other_features, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
     ),
-    "pi_loss_coef": Effect(0.1, "parameters", held_by="golden/test_a3c_loss.py::test_loss_of_two_steps"),
-    "v_loss_coef": Effect(5.0, "parameters", held_by="golden/test_a3c_loss.py::test_loss_of_two_steps"),
-    "keep_loss_scale_same": Effect(
-        True, "parameters", held_by=ASYNC + "keep_loss_scale_same_weighs_short_rollouts_up"
+    "pi_loss_coef": learnt(0.1, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
+    "v_loss_coef": learnt(5.0, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
+    "keep_loss_scale_same": learnt(True, ASYNC + "keep_loss_scale_same_weighs_short_rollouts_up"),
+    "normalize_grad_by_t_max": learnt(True, ASYNC + "normalize_grad_by_t_max_divides_by_the_number_of_steps"),
+    "use_average_reward": learnt(
+        True, "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages"
     ),
-    "normalize_grad_by_t_max": Effect(
-        True, "parameters", held_by=ASYNC + "normalize_grad_by_t_max_divides_by_the_number_of_steps"
-    ),
-    "use_average_reward": Effect(
-        True, "parameters",
-        held_by="golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
-    ),
-    "average_reward_tau": Effect(
-        0.5, "parameters", given={"use_average_reward": True},
-        held_by="golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
+    "average_reward_tau": learnt(
+        0.5, "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
+        given={"use_average_reward": True},
     ),
     "act_deterministically": Effect(
         True, "evaluation", held_by=ASYNC + "act_deterministically_takes_the_likeliest_action_in_evaluation"
     ),
-    "max_grad_norm": Effect(0.01, "parameters", held_by=ASYNC + "max_grad_norm_bounds_the_gradient"),
+    "max_grad_norm": learnt(0.01, ASYNC + "max_grad_norm_bounds_the_gradient"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
     "average_value_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
 }  # fmt: skip
@@ -242,19 +208,15 @@ OF_A3C: Table = {
 OF_ACER: Table = {
     **OF_A3C,
     "replay_buffer": small(EpisodicReplayBuffer),
-    "beta": Effect(1.0, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
-    "pi_loss_coef": Effect(0.1, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
-    "Q_loss_coef": Effect(5.0, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
-    "use_trust_region": Effect(
-        False, "parameters", held_by=ACER + "without_trust_region_there_is_no_divergence"
-    ),
+    "beta": learnt(1.0, ACER + "each_argument_changes_what_is_learnt"),
+    "pi_loss_coef": learnt(0.1, ACER + "each_argument_changes_what_is_learnt"),
+    "Q_loss_coef": learnt(5.0, ACER + "each_argument_changes_what_is_learnt"),
+    "use_trust_region": learnt(False, ACER + "without_trust_region_there_is_no_divergence"),
     "trust_region_alpha": Effect(
         0.5, "targets parameters", held_by=ACER + "the_average_model_follows_at_the_rate_told"
     ),
-    "trust_region_delta": Effect(1e-6, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
-    "truncation_threshold": Effect(
-        0.5, "parameters", held_by=ACER + "an_untruncated_weight_has_no_correction"
-    ),
+    "trust_region_delta": learnt(1e-6, ACER + "each_argument_changes_what_is_learnt"),
+    "truncation_threshold": learnt(0.5, ACER + "an_untruncated_weight_has_no_correction"),
     "disable_online_update": Effect(
         True, "updates parameters", held_by=ACER + "disable_online_update_learns_from_replay_alone"
     ),
@@ -264,10 +226,8 @@ OF_ACER: Table = {
     "replay_start_size": Effect(
         20, "updates parameters", held_by=ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"
     ),
-    "normalize_loss_by_steps": Effect(
-        False, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"
-    ),
-    "use_Q_opc": Effect(True, "parameters", held_by=ACER + "each_argument_changes_what_is_learnt"),
+    "normalize_loss_by_steps": learnt(False, ACER + "each_argument_changes_what_is_learnt"),
+    "use_Q_opc": learnt(True, ACER + "each_argument_changes_what_is_learnt"),
     "average_value_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_kl_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
@@ -296,7 +256,7 @@ class Sent:
 def of_actors(entry: Entry, recurrent: bool) -> Arguments:
     """What acts for a learner elsewhere."""
     explorer = ConstantEpsilonGreedy(0.6, functools.partial(np.random.randint, 2))
-    return {"pipe": Sent("one"), "model": make_q_function("expected", recurrent), "explorer": explorer,
+    return {"pipe": Sent("one"), "model": network_parts.make_q_function("expected", recurrent), "explorer": explorer,
             "recurrent": recurrent}  # fmt: skip
 
 
@@ -318,11 +278,12 @@ OF_ACTORS: Table = {
 
 # Agents
 
-FAMILY = Family(arguments, OF_ON_POLICY, 5, make, misfits, policy_space)
+FAMILY = Family(arguments, OF_ON_POLICY, 5, make, misfits, pair_base.policy_space)
 ASYNCHRONOUS = dataclasses.replace(FAMILY, arguments=of_async, effects=OF_A3C)
-PARTS = {"policy": HEADS, "recurrent": RECURRENT}
+PARTS = {"policy": network_parts.HEADS, "recurrent": pair_base.RECURRENT}
 OF_ACER_ALONE = {
-    "policy": HEADS, "q_function": (*VALUES, "advantage"), "recurrent": RECURRENT, "replay_buffer": (None, *BUFFERS),
+    "policy": network_parts.HEADS, "q_function": (*network_parts.VALUES, "advantage"),
+    "recurrent": pair_base.RECURRENT, "replay_buffer": (None, *pair_base.BUFFERS),
 }  # fmt: skip
 
 ENTRIES = (
@@ -331,13 +292,11 @@ ENTRIES = (
     Entry(
         agents.REINFORCE, FAMILY, PARTS,
         effects={
-            "average_entropy_decay": Effect(
-                0.5, "statistics", held_by=ON_POLICY + "decay_of_reinforces_entropy"
-            )
+            "average_entropy_decay": Effect(0.5, "statistics", held_by=ON_POLICY + "decay_of_reinforces_entropy")
         },
     ),
     Entry(agents.TRPO, FAMILY, PARTS),
     Entry(agents.A3C, ASYNCHRONOUS, PARTS),
-    Entry(agents.ACER, Family(of_async, OF_ACER, 5, make_acer, acer_misfits, policy_space), OF_ACER_ALONE),
+    Entry(agents.ACER, Family(of_async, OF_ACER, 5, make_acer, acer_misfits, pair_base.policy_space), OF_ACER_ALONE),
     Entry(agents.StateQFunctionActor, Family(of_actors, OF_ACTORS, 5)),
 )  # fmt: skip

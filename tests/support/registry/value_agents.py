@@ -37,6 +37,7 @@ from registry.effects import (
     SEQUENCES,
     SPREAD,
     anew,
+    learnt,
     no_effect,
     not_compiled,
     slower,
@@ -94,17 +95,13 @@ OF_Q_FUNCTIONS: Table = {
     "explorer": Effect(
         ConstantEpsilonGreedy(1.0, lambda: 1), "actions parameters", held_by=DQN + "explorer_chooses_in_training_only"
     ),
-    "clip_delta": Effect(False, "parameters", held_by=DQN + "clip_delta_makes_large_errors_count_linearly"),
-    "burn_in": Effect(2, "parameters", given=SEQUENCES, held_by=DQN + "burn_in_brings_the_state_up_to_date"),
+    "clip_delta": learnt(False, DQN + "clip_delta_makes_large_errors_count_linearly"),
+    "burn_in": learnt(2, DQN + "burn_in_brings_the_state_up_to_date", given=SEQUENCES),
     "compile": not_compiled("optimizer", "q_function", LEARNING + "a_compiled_update_gives_the_same_numbers"),
-    "alpha": Effect(0.1, "parameters", held_by=LEARNING + "the_argument_changes_the_loss"),
-    "eta": Effect(0.1, "parameters", held_by=LEARNING + "the_argument_changes_the_loss"),
-    "quantile_thresholds_N": Effect(
-        2, "parameters", held_by=QUANTILES + "arguments_say_how_many_fractions_are_drawn"
-    ),
-    "quantile_thresholds_N_prime": Effect(
-        2, "parameters", held_by=QUANTILES + "arguments_say_how_many_fractions_are_drawn"
-    ),
+    "alpha": learnt(0.1, LEARNING + "the_argument_changes_the_loss"),
+    "eta": learnt(0.1, LEARNING + "the_argument_changes_the_loss"),
+    "quantile_thresholds_N": learnt(2, QUANTILES + "arguments_say_how_many_fractions_are_drawn"),
+    "quantile_thresholds_N_prime": learnt(2, QUANTILES + "arguments_say_how_many_fractions_are_drawn"),
     "quantile_thresholds_K": Effect(
         1, "evaluation parameters", given=SPREAD, held_by=QUANTILES + "arguments_say_how_many_fractions_are_drawn"
     ),
@@ -125,7 +122,7 @@ ATOMS = {"q_function": ("distributional", "distributional dueling")}
 #: Small networks of drawn fractions say much the same of all observations, unless their parameters are large.
 FLAT: Table = {name: dataclasses.replace(OF_Q_FUNCTIONS[name], given=SPREAD) for name in ("phi", "batch_states")}
 UNCLIPPED: Table = {"clip_delta": no_effect(False)}
-MUNCHAUSEN: Table = {"entropy_temperature": Effect(2.0, "parameters"), "log_policy_min": Effect(-0.01, "parameters")}
+MUNCHAUSEN: Table = {"entropy_temperature": learnt(2.0), "log_policy_min": learnt(-0.01)}
 IMPLICIT: Any = {"fits": {"q_function": ("implicit", "proposed")}, "effects": {**UNCLIPPED, **FLAT}}
 
 ENTRIES = (
@@ -147,9 +144,8 @@ ENTRIES = (
     Entry(
         agents.DiscreteCQL, FAMILY, PARTS, fits=DISCRETE,
         effects={
-            "conservative_weight": Effect(
-                3.0, "parameters",
-                held_by="golden/test_conservative_losses.py::test_discrete_cql_is_double_dqn_and_the_gap",
+            "conservative_weight": learnt(
+                3.0, "golden/test_conservative_losses.py::test_discrete_cql_is_double_dqn_and_the_gap"
             )
         },
     ),

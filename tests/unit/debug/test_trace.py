@@ -201,8 +201,3 @@ def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> 
 def test_checksums_tell_values_apart_and_go_on_from_one_another(value: Any, other: Any) -> None:
     assert checksum(value, 0) == checksum(copy.deepcopy(value), 0) != checksum(other, 0)
     assert checksum(value, 1) != checksum(value, 0)
-
-
-def test_a_directory_without_a_trace_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["diff-runs", str(tmp_path), str(tmp_path)]) == 2
-    assert "holds no trace of a run: there is no trace.bin in it" in capsys.readouterr().err

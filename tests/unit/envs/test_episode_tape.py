@@ -45,14 +45,6 @@ def test_a_tape_gives_what_the_environment_gives() -> None:
         _ = tape.nothing
 
 
-def test_the_arrival_tells_what_came_last() -> None:
-    tape = EpisodeTape(seeded(Noisy()))
-    tape.reset()
-    obs = tape.step(1)[0]
-    arrival = carried(tape, EpisodeTape(seeded(Noisy())))
-    assert arrival.obs.tolist() == obs.tolist() and arrival.exact and arrival.reason == ""
-
-
 def test_global_streams_stay_as_they_are() -> None:
     tape, other = (EpisodeTape(Noisy(True)) for _ in range(2))
     tape.reset()

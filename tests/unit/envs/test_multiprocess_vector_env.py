@@ -15,9 +15,9 @@ import gymnasium
 import gymnasium.spaces as spaces
 import numpy as np
 import pytest
-from time_parts import PATIENCE
+from time_parts import PATIENCE, is_alive
 
-from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv, as_vector_stream
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, WorkerError
 from pfrl_like.processes import supervisor
@@ -28,14 +28,6 @@ pytestmark = pytest.mark.usefixtures("no_haste")
 
 METHODS = multiprocessing.get_all_start_methods()
 QUICK_METHODS = [method for method in METHODS if method != "spawn"]  # which imports everything for every worker
-
-
-def is_alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 class Scripted:
@@ -65,19 +57,6 @@ class Scripted:
         return self.observations[self.t], 0.5, False, {"pid": os.getpid()}
 
 
-def same(a, b):
-    """Equal in structure, type, dtype and value."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, dict):
-        return list(a) == list(b) and all(same(a[key], b[key]) for key in a)
-    if isinstance(a, tuple | list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(a, np.ndarray):
-        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
-    return a == b
-
-
 @pytest.mark.parametrize(
     "method", [pytest.param(method, marks=[] if method in QUICK_METHODS else pytest.mark.slow) for method in METHODS]
 )
@@ -94,26 +73,6 @@ def test_equals_the_serial_one_under_every_start_method(method):
     a, b = serial.reset([True, False]), parallel.reset([True, False])
     assert np.array_equal(a[0], b[0]) and np.array_equal(serial.last_obs, parallel.last_obs)
     parallel.close()
-
-
-def test_attributes_are_those_of_one_env():
-    env = MultiprocessVectorEnv([lambda: gymnasium.make("CartPole-v1")] * 2, "fork")
-    one = gymnasium.make("CartPole-v1")
-    assert (env.num_envs, env.unwrapped) == (2, env)
-    assert (env.observation_space, env.action_space) == (one.observation_space, one.action_space)
-    assert env.spec.id == "CartPole-v1"
-    env.close()
-
-
-def test_four_values_stay_four():
-    env = MultiprocessVectorEnv([ABC, ABC], "fork")
-    assert np.array(env.reset()).argmax(axis=1).tolist() == [0, 0]
-    obs, rewards, dones, infos = env.step([0, 1])
-    assert [o.argmax() for o in obs] == [1, 2]
-    assert (rewards, dones, infos) == ((0.0, 0.0), (False, True), ({}, {}))
-    assert [o.argmax() for o in env.reset([True, False])] == [1, 0]
-    assert [o.argmax() for o in env.reset([True, True])] == [1, 0]
-    env.close()
 
 
 BOX = spaces.Box(0, 255, (2, 3), np.uint8)
@@ -156,7 +115,7 @@ def test_every_observation_arrives_as_it_was(make, name, shared_memory):
     env = make(observations, space, shared_memory=shared_memory)
     came = [env.reset(), env.step([0, 0])[0], env.step([0, 0])[0]]
     for obs, expected in zip(came, observations, strict=True):
-        assert all(same(one, expected) for one in obs)
+        assert [repr(one) for one in obs] == [repr(expected)] * 2  # in structure, type and dtype, too
 
 
 def test_observations_are_not_overwritten_by_later_ones(make):
@@ -192,7 +151,7 @@ def test_env_that_raises_ends_the_step_with_its_traceback(make, method):
     with pytest.raises(WorkerError, match="worker 1 raised ValueError: the env's own reason") as caught:
         env.step([0, 1])
     assert caught.value.index == 1
-    assert "in step" in caught.value.traceback_text
+    assert "in step" in caught.value.traceback_text and "Traceback" in str(caught.value)
     assert not any(is_alive(pid) for pid in pids)
     for call in (env.reset, env.saved_state):  # it is closed, and says why
         with pytest.raises(WorkerError, match="the env's own reason"):
@@ -209,15 +168,6 @@ def test_killed_worker_ends_the_step_at_once(make, method, monkeypatch):
     assert caught.value.__notes__ == [
         'MultiprocessVectorEnv(..., on_worker_failure="restart") replaces workers that fail'
     ]
-    assert not any(is_alive(pid) for pid in pids)
-
-
-def test_worker_killed_between_two_steps_is_named(make):
-    env = make()
-    pids = [info["pid"] for info in env.step([0, 0])[3]]
-    os.kill(pids[1], signal.SIGKILL)
-    with pytest.raises(WorkerError, match="worker 1 was killed"):
-        env.step([0, 0])
     assert not any(is_alive(pid) for pid in pids)
 
 
@@ -276,13 +226,6 @@ def test_after_so_many_failures_they_are_raised(make):
         env.step([1, 0])
     assert "2 workers had been replaced" in caught.value.__notes__[0]
     assert not multiprocessing.active_children()
-
-
-def test_all_workers_may_be_replaced_in_one_step(make):
-    env = make(n=3, on_worker_failure="restart")
-    _, _, _, infos = env.step([2, 1, 2])
-    assert ["worker_restarted" in info for info in infos] == [True] * 3
-    assert len(env.reset()) == 3
 
 
 @pytest.mark.parametrize("shared_memory", [True, False])
@@ -360,18 +303,6 @@ def test_what_a_new_worker_does_follows_the_seed(tmp_path, method):
     assert (tmp_path / "died").exists()
 
 
-def test_an_agent_learns_that_the_episode_was_cut_off(tmp_path):
-    env = as_vector_stream(MultiprocessVectorEnv([lambda: Fatal(tmp_path, 0)], "fork", on_worker_failure="restart"))
-    env.reset()
-    steps = [env.step([0]) for _ in range(3)]
-    assert [bool(step.truncated[0]) for step in steps] == [False, False, True]
-    assert not any(step.terminated[0] for step in steps)
-    assert np.array_equal(steps[2].obs, steps[1].obs)
-    env.begin([True])
-    assert not env.step([0]).truncated[0]
-    env.env.close()
-
-
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
@@ -403,8 +334,6 @@ def test_function_that_cannot_be_sent_is_named():
     lock = multiprocessing.Lock()
     with pytest.raises(TypeError, match=r'env_fns\[1\].*start_method="fork"'):
         MultiprocessVectorEnv([ABC, lambda: lock])
-    with pytest.raises(ValueError, match="env_fns is empty"):
-        MultiprocessVectorEnv([])
 
 
 def test_info_that_cannot_be_sent_is_an_error_of_its_worker(make):
@@ -463,16 +392,8 @@ def test_script_ends_quietly_and_leaves_nothing_behind(tmp_path, method, end):
     assert not [*Path("/dev/shm").glob(f"pl_{own}_*")]
 
 
-def test_seed_goes_to_the_envs_as_they_take_it(make):
-    env = MultiprocessVectorEnv([lambda: ABC(partially_observable=True)] * 2, "fork")
-    runs = []
-    for _ in range(2):
-        env.seed([3, 4])
-        runs.append([[int(o.argmax()) for o in env.reset()] for _ in range(10)])
-    assert runs[0] == runs[1]
-    env.seed()
-    env.close()
-    env = make(IMAGES)
+def test_a_seed_that_no_environment_takes_is_refused(make):
+    env = make()
     with pytest.raises(WorkerError, match="seed is 1, but"):
         env.seed(1)
 
@@ -580,6 +501,6 @@ def test_gym_env_runs_in_a_worker():
 
     env = MultiprocessVectorEnv([make_gym], QUICK_METHODS[-1])
     env.seed([0])
-    obs, infos = env.reset()
+    env.reset()
     assert len(env.step([0])) == 5
     env.close()

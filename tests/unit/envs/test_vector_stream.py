@@ -21,7 +21,6 @@ class Returning(VectorEnv):
         self.result, self.first = step, reset
 
     def step(self, action):
-        self.actions = action
         return self.result
 
     def reset(self, mask=None):

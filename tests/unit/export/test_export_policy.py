@@ -335,15 +335,14 @@ def test_actions_that_are_nan_are_refused(tmp_path: Path) -> None:
 
 
 def test_arguments_are_looked_at_first(tmp_path: Path) -> None:
-    agent = make_agent()
-    with pytest.raises(ValueError, match=r"policy.h5' and its format '.h5', expected one of .pt, .onnx, .pt2"):
-        agent.export(tmp_path / "policy.h5", example_obs=OBS)
-    with pytest.raises(ValueError, match="noise is 'none', expected one of 'fixed', 'input'"):
-        agent.export(tmp_path / "policy.pt", example_obs=OBS, noise="none")  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="its directory does not exist"):
-        agent.export(tmp_path / "nowhere" / "policy.pt", example_obs=OBS)
-    with pytest.raises(ValueError, match="obs does not fit q_function"):
-        agent.export(tmp_path / "policy.pt", example_obs=OBS[:, :3])
+    for name, options, error, words in (
+        ("policy.h5", {}, ValueError, r"policy.h5' and its format '.h5', expected one of .pt, .onnx, .pt2"),
+        ("policy.pt", {"noise": "none"}, ValueError, "noise is 'none', expected one of 'fixed', 'input'"),
+        ("nowhere/policy.pt", {}, CheckpointError, "its directory does not exist"),
+        ("policy.pt", {"example_obs": OBS[:, :3]}, ValueError, "obs does not fit q_function"),
+    ):
+        with pytest.raises(error, match=words):
+            make_agent().export(tmp_path / name, **{"example_obs": OBS, **options})
 
 
 def test_a_missing_package_is_named_with_the_extra(tmp_path: Path, monkeypatch: Any) -> None:

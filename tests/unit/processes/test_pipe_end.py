@@ -20,7 +20,7 @@ from pipe_parts import views_of
 from time_parts import PATIENCE, wait_until
 
 from pfrl_like.errors import WorkerError
-from pfrl_like.processes import Finished, Portable, Workers, pipe_end, supervisor
+from pfrl_like.processes import Portable, Workers, pipe_end, supervisor
 from pfrl_like.processes.pipe_end import UNFINISHED, PipeEnd, WaitingEnd
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import a test module
@@ -215,24 +215,6 @@ def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: 
         parent.close()
     gc.collect()
     assert unraisable == []
-
-
-def test_worker_whose_sends_fail_collects_garbage_and_goes_on() -> None:
-    def serve(channel: Any, index: int) -> tuple[set[str], list[Any]]:
-        told: list[Any] = []
-        sys.unraisablehook = lambda args: told.append(repr(args.exc_value))
-        descriptor = channel.connection.fileno()
-        pipe, (nobody, broken) = os.dup(descriptor), os.pipe()
-        os.close(nobody)
-        os.dup2(broken, descriptor)
-        views = {name for _ in range(20) for name in send_in_vain(channel.send)}
-        gc.collect()
-        os.dup2(pipe, descriptor)
-        return views, told
-
-    with running(serve) as workers:
-        ((_, news),) = workers.wait(PATIENCE)
-    assert news == Finished(({"bytes"}, []))
 
 
 def test_errors_of_sends_to_a_dead_worker_may_be_kept_and_collected(unraisable: list[Any]) -> None:

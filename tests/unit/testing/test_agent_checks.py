@@ -6,26 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from agent_parts import make_q_function
+from agent_parts import make_agent
+from faulty_agents import CutsOffAsTerminal, NeverTerminal, kind_of
 
 from pfrl_like.agent import Agent, AttributeSavingMixin
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.testing import check_agent
 
 
-def make(kind: type[DQN], **options: Any) -> DQN:
-    q_function = make_q_function()
-    arguments: dict[str, Any] = {"replay_start_size": 10, "minibatch_size": 4, "target_update_interval": 5, **options}
-    explorer = ConstantEpsilonGreedy(0.3, lambda: np.random.randint(2))
-    optimizer = torch.optim.Adam(q_function.parameters(), lr=1e-2)
-    return kind(q_function, optimizer, ReplayBuffer(1_000), 0.9, explorer, **arguments)
-
-
 def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
-    check_agent(functools.partial(make, DQN))
+    check_agent(functools.partial(make_agent, DQN))
     assert not caplog.records
 
 
@@ -68,12 +59,8 @@ class TabularLearnsInEvaluation(Tabular):
         self.q[self.last] += 0.1 * reward + 0.01
 
 
-def made(kind: type[Agent], **options: Any) -> Agent:
-    return kind(**options)
-
-
 def test_an_agent_of_the_bare_interface_passes() -> None:
-    check_agent(functools.partial(made, Tabular))
+    check_agent(Tabular)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +70,7 @@ def test_an_agent_of_the_bare_interface_passes() -> None:
 )
 def test_faults_of_an_agent_of_the_bare_interface_are_found(kind: type[Agent], said: str) -> None:
     with pytest.raises(AssertionError, match=said):
-        check_agent(functools.partial(made, kind))
+        check_agent(kind)
 
 
 class TakesAnything(DQN):
@@ -181,23 +168,6 @@ class ForgetsItsTurn(DQN):
             np.random.random()
 
 
-class CutsOffAsTerminal(DQN):
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(obs, reward, [d or r for d, r in zip(done, reset, strict=True)], reset, **told)
-
-
-class NeverTerminal(DQN):
-    def batch_observe(self, obs: Any, reward: Any, done: Any, reset: Any, **told: Any) -> None:
-        super().batch_observe(
-            obs, reward, [False] * len(done), [d or r for d, r in zip(done, reset, strict=True)], **told
-        )
-
-
-class UsesGamma(DQN):
-    def loss(self, batch: Batch) -> Any:
-        return super().loss(batch.replace(discount=torch.full_like(batch.discount, self.gamma)))
-
-
 class NeverBootstraps(DQN):
     def loss(self, batch: Batch) -> Any:
         return super().loss(batch.replace(discount=torch.zeros_like(batch.discount)))
@@ -241,9 +211,8 @@ class TakesNaN(DQN):
         (TellsMoreLater, "get_statistics gave the names"),
         (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
         (ForgetsItsTurn, "a run that was stopped and went on from its checkpoint has left something else"),
-        (CutsOffAsTerminal, "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
-        (NeverTerminal, "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
-        (UsesGamma, r"with a discount of 0 \(a terminated step\) the TD error depends on the next observation"),
+        (kind_of(CutsOffAsTerminal, DQN), "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
+        (kind_of(NeverTerminal, DQN), "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
         (DropsWeights, "with weights of 0.25 the loss is"),
         (WeighsErrors, "importance weights change the TD errors, expected only the loss"),
@@ -253,13 +222,13 @@ class TakesNaN(DQN):
 )
 def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
-        check_agent(functools.partial(make, kind))
+        check_agent(functools.partial(make_agent, kind))
 
 
 def test_random_streams_are_left_as_they_were() -> None:
     np.random.seed(5)
     torch.manual_seed(5)
-    check_agent(functools.partial(make, DQN))
+    check_agent(functools.partial(make_agent, DQN))
     drawn = np.random.rand(), torch.rand(1).item()
     np.random.seed(5)
     torch.manual_seed(5)

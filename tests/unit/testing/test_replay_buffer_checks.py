@@ -42,21 +42,6 @@ class DrawsOtherwise(ReplayBuffer):
         return index[::-1], weight
 
 
-class UsesGammaOnce(ReplayBuffer):
-    def __init__(self, capacity: Any = None) -> None:
-        super().__init__(capacity, num_steps=3)
-
-    def sample(self, num_experiences: int) -> Any:
-        return self.items
-
-    def sample_batch(self, n: int, gamma: float = 1.0, device: Any = "cpu") -> Any:
-        batch = super().sample_batch(n, gamma, device)
-        return batch.replace(discount=(batch.discount > 0) * gamma)
-
-    def append(self, *arguments: Any, **keywords: Any) -> None:
-        super().append(*arguments, **keywords)
-
-
 class GivesFewer(ReplayBuffer):
     def sample(self, num_experiences: int) -> Any:
         return super().sample(min(num_experiences, len(self)))

@@ -157,10 +157,7 @@ class FourValues:
 def test_an_environment_without_spaces_is_tried_in_vectors_of_pfrls_form() -> None:
     check_streams(functools.partial(make_dqn, Nothing), FourValues(), 40, 0, lambda *states: None, lambda agent: None)
     envs = [RecordedEnv(FourValues(), number) for number in range(2)]
+    assert isinstance(envs[0], gymnasium.Env)
     agent = make_dqn(Nothing)
     play_stream(agent, stream_of(envs, None), 20)
     check_rows(agent, type("NoDoor", (), {"raw": [], "features": []})(), envs)
-
-
-def test_recorded_environments_are_gymnasiums() -> None:
-    assert isinstance(RecordedEnv(FourValues()), gymnasium.Env)

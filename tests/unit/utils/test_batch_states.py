@@ -37,11 +37,6 @@ def test_observations_are_stacked_with_their_dtype(states: Any, dtype: Any, expe
     assert (batch.numpy().dtype, batch.tolist()) == (dtype, expected)
 
 
-def test_phi_is_applied_to_every_observation() -> None:
-    batch = batch_states([np.array([1.0]), np.array([2.0])], "cpu", lambda x: 10 * x)
-    assert batch.tolist() == [[10.0], [20.0]]
-
-
 def test_nested_observations_keep_their_nesting() -> None:
     states = [{"a": np.array([i]), "b": (np.array([i, i]), i)} for i in range(2)]
     batch = batch_states(states, CPU, same)

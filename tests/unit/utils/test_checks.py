@@ -89,12 +89,10 @@ def test_what_is_no_finite_number_is_no_reward(reward, error):
 
 
 @pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("reward", [1e39, np.float64(1e39), 3.4e38, np.float16(1)])
+@pytest.mark.parametrize("reward", [1e39, np.float64(1e39)])
 def test_no_warning_of_numpy_comes_before_the_error_of_a_reward(reward):
-    if float(reward) > 3.41e38:
-        with pytest.raises(NonFiniteError, match="reward is 1e"):
-            check_step(BOX, np.ones(2, np.float32), reward)
-    else:
+    check_step(BOX, np.ones(2, np.float32), 3.4e38)
+    with pytest.raises(NonFiniteError, match="reward is 1e"):
         check_step(BOX, np.ones(2, np.float32), reward)
 
 

@@ -21,11 +21,6 @@ def test_observation_and_desired_goal_are_joined_as_float32():
     assert (vector.tolist(), vector.dtype) == ([3.0, 0.5, -3.0], np.float32)
 
 
-def test_a_stack_of_observations_is_joined_row_by_row():
-    stack = {key: np.stack([obs_of(i)[key] for i in range(4)]) for key in obs_of(0)}
-    assert concatenate_goal(stack).tolist() == [[i, 0.5, -i] for i in range(4)]
-
-
 def test_an_agent_applies_it_to_whole_minibatches():
     features = FeatureExtractor(concatenate_goal)
     stack = {key: torch.from_numpy(np.stack([obs_of(i)[key] for i in range(4)])) for key in obs_of(0)}

@@ -8,7 +8,6 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.nn import RecurrentBranched, RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.utils import recurrent
 
 
@@ -73,13 +72,6 @@ def test_state_before_the_sequences_is_used() -> None:
     torch.testing.assert_close(output, gru(pack_sequence(sequences()), before)[0].data)
 
 
-def test_action_value_covers_all_rows() -> None:
-    model = RecurrentSequential(nn.GRU(2, 3), DiscreteActionValueHead())
-    output, _ = recurrent.forward(model, ROWS, None, LENGTHS)
-    assert isinstance(output, DiscreteActionValue)
-    assert output.q_values.shape == (7, 3)
-
-
 def test_rows_without_lengths_are_one_step_each() -> None:
     gru = nn.GRU(2, 3)
     state = torch.randn(1, 7, 3)
@@ -128,8 +120,7 @@ def test_list_of_sequences_is_packed_and_computed() -> None:
 
 
 def test_batch_sizes_count_the_running_sequences() -> None:
-    assert recurrent.batch_sizes_of(LENGTHS).tolist() == [3, 3, 1]
-    assert recurrent.batch_sizes_of(LENGTHS).tolist() == pack_sequence(sequences()).batch_sizes.tolist()
+    assert recurrent.batch_sizes_of(LENGTHS).tolist() == [3, 3, 1] == pack_sequence(sequences()).batch_sizes.tolist()
 
 
 @pytest.mark.parametrize("lengths", [[], [0], [2, 0], [1, 2]])

@@ -96,12 +96,6 @@ def test_noops_are_drawn_from_the_environments_stream_between_one_and_the_maximu
     assert set(counts) == {1, 2, 3}
 
 
-def test_number_of_noops_can_be_given():
-    env = atari.NoopResetEnv(InPfrlForm(Counting()), noop_max=3)
-    env.override_num_noops = 7
-    assert env.reset()[0, 0] == 7
-
-
 @pytest.mark.parametrize("info", [{}, {"needs_reset": True}])
 @pytest.mark.parametrize("truncates", [False, True])
 def test_an_episode_that_ends_in_its_opening_is_begun_anew_without_the_seed(info, truncates):
