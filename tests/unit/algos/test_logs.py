@@ -10,7 +10,7 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.fitting.epochs import RunLog, timestamped
+from pfrl_like.algos.fitting.epochs import RunLog
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter
 from pfrl_like.metrics import td_error_scorer
@@ -158,10 +158,6 @@ def test_adapters_get_what_is_known_alone() -> None:
     assert {name: [line.split(",")[1] for line in found] for name, found in lines.items()} == {
         "value_loss": ["5"], "one": ["7"],
     }  # fmt: skip
-
-
-def test_names_with_the_time_are_all_different() -> None:
-    assert len({timestamped("run") for _ in range(100)}) == 100
 
 
 def test_minibatches_of_all_there_is_are_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -157,17 +157,11 @@ def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
     assert going_on["wis"].value == ended["wis"].value and going_on["dr"].value != ended["dr"].value
 
 
-def test_probabilities_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"behavior: got shape \(3,\)"):
-        ope.evaluate_offline(
-            of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, gamma=GAMMA, config=SMALL
-        )
-
-
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"behavior": np.full(2 * N, 0.5)}, ValueError, "behavior has numbers up to 0.5, expected logarithms"),
+        ({"behavior": np.zeros(3)}, ValueError, r"behavior: got shape \(3,\)"),
         ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
         ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
         ({"estimators": "fqe"}, ValueError, "in a list"),
@@ -268,11 +262,6 @@ def test_an_estimate_that_a_policy_does_not_have_is_refused_by_name(
         assert tuple(found) == ("fqe",)
 
 
-def test_what_gives_no_distribution_is_refused() -> None:
-    with pytest.raises(TypeError, match="algo gives a Tensor, expected distributions of actions"):
-        ope.evaluate_offline(nn.Linear(2, 2), recorded(), gamma=GAMMA, n_steps=1, config=SMALL)
-
-
 def test_one_warning_speaks_of_all_estimates() -> None:
     options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS}
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
@@ -316,21 +305,6 @@ def test_a_model_of_another_policy_is_refused() -> None:
         found = ope.evaluate_offline(policy, data, **given, **options)  # a policy alone gives samples
         for name in ("fqe", "dr", "wdr"):
             assert found[name].value == pytest.approx(TRUTH, abs=0.1), name
-
-
-def test_a_policy_of_other_actions_is_refused() -> None:
-    for discrete in (False, True):
-        policy = nn.Sequential(Constant(0.5), DeterministicHead()) if discrete else of_probability(0.8)
-        with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, of shape"):
-            ope.evaluate_offline(policy, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
-
-
-@pytest.mark.parametrize("algo", [algos.DQN(), algos.DiscreteBCQ(), algos.BCQ()], ids=lambda algo: type(algo).__name__)
-def test_an_estimator_of_other_actions_is_refused(algo: Any) -> None:
-    algo.create_impl((2,), 2)
-    discrete = isinstance(algo, algos.BCQ)
-    with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, but those of"):
-        ope.evaluate_offline(algo, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
 
 
 def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:

@@ -9,14 +9,13 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from estimator_parts import QUIET as NOTHING_KEPT
 from fqe_parts import EVALUATED, OBS, QUIET, LeansOn, alike, built, config, data, fitted, make, networks, softmax_policy
 
 import pfrl_like
 from pfrl_like import algos, ope
 from pfrl_like.errors import CheckpointError, NotFittedError
-from pfrl_like.loggers import (
-    FileAdapterFactory,
-)
+from pfrl_like.loggers import FileAdapterFactory
 from pfrl_like.preprocessing import StandardScaler
 
 # Files
@@ -101,19 +100,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             pfrl_like.load_learnable(tmp_path / name)
 
 
-@pytest.mark.parametrize("name", ["a Q-function's agent", "a discrete estimator", "a continuous estimator"])
-def test_the_policy_is_exported_as_it_acts(name: str, tmp_path: Path) -> None:
-    discrete, make_algo = EVALUATED[name]
-    fqe = make(discrete, make_algo())
-    fqe.build_with_dataset(data(discrete))
-    fqe.save_policy(tmp_path / "policy.pt")
-    x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
-    exported = torch.jit.load(tmp_path / "policy.pt")(torch.tensor(x))
-    np.testing.assert_allclose(exported.numpy(), fqe.predict(x), atol=1e-5)
-    with pytest.raises(TypeError, match="expected an agent or an estimator"):
-        fitted().save_policy(tmp_path / "policy.pt")
-
-
 # What others have learnt
 
 
@@ -138,26 +124,13 @@ def test_critics_and_optimisers_are_copied_and_policies_too() -> None:
         second.copy_policy_optim_from(first)
 
 
-def test_what_cannot_be_copied_is_refused() -> None:
-    fqe, other = fitted(), fitted(encoder_params={"hidden_units": (9,)})
-    with pytest.raises(ValueError, match="Q-function of another form"):
-        fqe.copy_q_function_from(other)
-    with pytest.raises(ValueError, match="Q-function of another form"):
-        fqe.copy_q_function_optim_from(other)
-    with pytest.raises(ValueError, match="2 Q-functions, expected 1"):
-        fqe.copy_q_function_from(fitted(n_critics=2))
-
-
-def trained(estimator: Any) -> Any:
-    return estimator.fit(data(estimator.discrete_action).episodes, n_steps=2, n_steps_per_epoch=2, save_metrics=False,
-                         verbose=False, show_progress=False)  # fmt: skip
-
-
-SMALL: dict[str, Any] = {"encoder_params": {"hidden_units": (8,)}}
+def trained(kind: Any, **options: Any) -> Any:
+    made = kind(**{"encoder_params": {"hidden_units": (8,)}, **options})
+    return made.fit(data(made.discrete_action), n_steps=2, n_steps_per_epoch=2, **NOTHING_KEPT)
 
 
 def test_optimisers_of_estimators_are_taken_with_their_states() -> None:
-    fqe, estimator = make(), trained(algos.DoubleDQN(**SMALL))
+    fqe, estimator = make(), trained(algos.DoubleDQN)
     fqe.build_with_dataset(data())
     fqe.copy_q_function_from(estimator)
     fqe.copy_q_function_optim_from(estimator)
@@ -167,19 +140,23 @@ def test_optimisers_of_estimators_are_taken_with_their_states() -> None:
     assert all(state["step"] == 4 for state in fqe.agent.q_func1_optimizer.state.values())
 
 
+OTHER_FORM = "algo has a Q-function of another form"
+
+
 @pytest.mark.parametrize(
-    ("estimator", "message"),
+    ("make_other", "discrete", "message"),
     [
-        (algos.BC(**SMALL), "algo is a BC, which has no Q-function"),
-        (algos.DiscreteBC(**SMALL), "algo is a DiscreteBC, which has no Q-function"),
-        (algos.SAC(**SMALL), "algo has 2 Q-functions, expected 1"),
-        (algos.TD3(n_critics=1, encoder_params={"hidden_units": (256,)}), "algo has a Q-function of another form"),
+        (lambda: trained(algos.BC), False, "algo is a BC, which has no Q-function"),
+        (lambda: trained(algos.DiscreteBC), True, "algo is a DiscreteBC, which has no Q-function"),
+        (lambda: trained(algos.SAC), False, "algo has 2 Q-functions, expected 1"),
+        (lambda: trained(algos.TD3, n_critics=1, encoder_params={"hidden_units": (256,)}), False, OTHER_FORM),
+        (lambda: fitted(encoder_params={"hidden_units": (9,)}), True, OTHER_FORM),
+        (lambda: fitted(n_critics=2), True, "2 Q-functions, expected 1|of another form"),
     ],
-    ids=["BC", "DiscreteBC", "SAC", "TD3"],
+    ids=["BC", "DiscreteBC", "SAC", "TD3", "other layers", "two critics"],
 )
-def test_what_has_no_such_critics_is_refused_and_changes_nothing(estimator: Any, message: str) -> None:
-    discrete = estimator.discrete_action
-    fqe, algo = fitted(discrete), trained(estimator)
+def test_what_has_no_such_critics_is_refused_and_changes_nothing(make_other: Any, discrete: bool, message: str) -> None:
+    fqe, algo = fitted(discrete), make_other()
     optimizer = fqe.agent.q_func1_optimizer
     before = copy.deepcopy([networks(fqe), optimizer.state_dict()])
     for take in (fqe.copy_q_function_from, fqe.copy_q_function_optim_from):
@@ -270,14 +247,3 @@ def test_an_agent_that_sees_otherwise_is_not_copied() -> None:
     with pytest.raises(ValueError, match="algo has another phi"):
         fqe.copy_policy_from(other)
     assert all(map(torch.equal, before, fqe.agent.policy.parameters()))
-
-
-@pytest.mark.parametrize("discrete", [False, True])
-def test_minibatches_of_the_other_kind_of_actions_are_refused(discrete: bool) -> None:
-    fqe = fitted(discrete)
-    with pytest.raises(TypeError, match="actions, but the batch has"):
-        fqe.update(data(not discrete).sample(4))
-    with pytest.raises(TypeError, match="batch is a int, expected a TransitionMiniBatch or a Batch"):
-        fqe.update(3)
-    assert np.isfinite(fqe.update(data(discrete).sample(4))["loss"])
-    assert np.isfinite(fqe.update(data(discrete).sample_batch(4, gamma=0.9))["loss"])

@@ -99,16 +99,6 @@ def test_collected_observations_are_frames_that_are_learnt_from_as_stacks() -> N
     again.fit(MDPDataset.from_buffer(buffer), 1, **QUIET)
 
 
-@pytest.mark.parametrize("how", ["collect", "fit_online"])
-def test_what_was_recorded_is_gone_on_with(how: str) -> None:
-    buffer, fqe = ReplayBuffer.from_dataset(images(True)), make()
-    n = len(buffer)
-    fqe.fit(buffer, 2, **QUIET)
-    options = {"show_progress": False} if how == "collect" else QUIET
-    getattr(fqe, how)(Film(), buffer=buffer, n_steps=20, **options)
-    assert len(buffer) == n + 20
-
-
 def test_a_buffer_of_stacks_is_refused() -> None:
     buffer = ReplayBuffer()
     for _ in range(9):

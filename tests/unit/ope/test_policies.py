@@ -126,12 +126,13 @@ def test_a_policy_whose_moments_are_kept_shares_its_parameters_and_can_be_copied
     policy = policy_of(network, N_ACTIONS)
     assert {id(each) for each in policy.parameters()} == {id(each) for each in network.parameters()}
     elsewhere = lying_on(torch.device("meta"), policy)
-    assert elsewhere is not policy and all(each.device.type == "meta" for each in elsewhere.buffers())
+    for each, device in ((elsewhere, "meta"), (policy, "cpu")):
+        assert {tensor.device.type for tensor in each.state_dict().values()} == {device}
 
 
 def test_a_policy_without_moments_is_taken_itself() -> None:
     network = nn.Sequential(nn.Linear(OBS, 2), GaussianHeadWithStateIndependentCovariance(2))
-    assert policy_of(network, None) is network
+    assert policy_of(network, None) is lying_on(torch.device("cpu"), network) is network
 
 
 #: Actions from -1 to 3 and from 10 to 10.5 as -1 to 1.

@@ -44,6 +44,7 @@ MISFITS: dict[str, tuple[Callable[[], Any], bool, type[Exception], str]] = {
     "discrete predictions": (lambda: LeansOn(True), False, TypeError, DISCRETE_ONES),
     "continuous predictions": (lambda: LeansOn(False), True, TypeError, CONTINUOUS_ONES),
     "a continuous agent": (lambda: built(algos.TD3()).impl, True, TypeError, CONTINUOUS_ONES),
+    "another continuous agent": (lambda: built(algos.BCQ()).impl, True, TypeError, CONTINUOUS_ONES),
     "no policy": (lambda: nn.Linear(OBS, 2), False, TypeError, "algo gives a Tensor, expected distributions"),
     "longer actions": (lambda: gaussians(3), False, ValueError, "algo has 3 numbers in an action, but .* 2"),
     "fewer actions": (lambda: categorical(1), True, ValueError, "algo has 1 discrete actions, but .* 2"),

@@ -94,13 +94,6 @@ def test_values_that_ask_for_what_is_done_anyway_are_taken() -> None:
         algos.DQN(n_steps=2)
 
 
-def test_names_that_no_version_had_are_ignored_with_a_warning() -> None:
-    with pytest.warns(UserWarning, match="no hyperparameter 'conservative', which is ignored"):
-        algos.CQL(conservative=1.0)
-    with pytest.warns(UserWarning, match="no hyperparameter 'n_critics', which is ignored"):
-        algos.BC(n_critics=2)
-
-
 def test_observation_scaler_is_scaler() -> None:
     scaler = StandardScaler(mean=[0.0] * 4, std=[2.0] * 4)
     made = make("DQN", observation_scaler=scaler)
