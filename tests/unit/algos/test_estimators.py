@@ -8,25 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.saving import write_model
-from pfrl_like.batch import Continuation, concatenate_batches
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError
+from pfrl_like.utils import set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
-
-
-def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
-    made = make(name, **options)
-    return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
 
 
 @pytest.mark.parametrize("name", VALUED)
@@ -68,22 +63,6 @@ def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
     for lambd in (0.7, 1.0):
         returns = [td_lambda_returns(lambda obs: obs.float().mean((1, 2, 3)), batch, lambd) for batch in (one, other)]
         assert torch.allclose(*returns)
-
-
-@pytest.mark.parametrize("lambd", [0.5, 1.0])
-def test_batches_with_a_future_are_joined(lambd: float) -> None:
-    data = vectors(False)
-    parts = [data.batch(np.arange(i, i + 10), 0.9, continuation=np.inf) for i in (0, 30)]
-    parts.append(data.batch(np.arange(60, 65), 0.9))
-
-    def returns(batch: Any) -> torch.Tensor:
-        return td_lambda_returns(lambda obs: obs.sum(1), batch, lambd)
-
-    last = parts[2].replace(
-        continuation=Continuation(torch.full((5,), -1), *[torch.zeros(0)] * 2, torch.zeros(0, 4), *[torch.zeros(0)] * 2)
-    )
-    expected = torch.cat([returns(part) for part in (*parts[:2], last)])
-    assert torch.allclose(returns(concatenate_batches(parts)), expected)
 
 
 @pytest.mark.parametrize("name", ["BC", "DiscreteBC"])
@@ -197,16 +176,14 @@ def test_scores_leave_training_as_it_is() -> None:
 
     runs = []
     for scorers in ({}, {"draw": draw}):
-        torch.manual_seed(0)
-        np.random.seed(0)
+        set_random_seed(0)
         runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
     assert np.array_equal(*runs)
 
 
 @pytest.mark.parametrize("name", ["SAC", "DiscreteAWR"])
 def test_samples_of_a_policy_with_batch_normalisation_do_not_depend_on_each_other(name: str) -> None:
-    made = make(name, use_batch_norm=True)
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    made = fitted(name, use_batch_norm=True)
     before = copy.deepcopy(made.impl.policy.state_dict())
     drawn = []
     for x in (OBS, np.concatenate([OBS[:1], 9 + OBS[1:]])):

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, vectors
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, built, images, make
 
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.errors import CheckpointError, NotFittedError
-from pfrl_like.preprocessing import MinMaxActionScaler
+from pfrl_like.preprocessing import MinMaxActionScaler, StandardScaler
 
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 
@@ -19,16 +19,13 @@ OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 FAR = MinMaxActionScaler(minimum=[3.0, 3.0], maximum=[5.0, 5.0])
 
 
-def built(name: str) -> Any:
-    made = make(name, scaler="standard", action_scaler=None if ESTIMATORS[name].discrete_action else FAR)
-    made.fit_scaler(vectors(made.discrete_action))
-    made.create_impl((4,), 3 if made.discrete_action else 2)
-    return made
+def scaled(name: str) -> Any:
+    return built(name, scaler=StandardScaler(OBS), action_scaler=None if ESTIMATORS[name].discrete_action else FAR)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str) -> None:
-    made = built(name)
+    made = scaled(name)
     made.save_policy("policy.pt")
     actions, again = (torch.jit.load("policy.pt")(torch.from_numpy(OBS)).detach().numpy() for _ in range(2))
     assert made.discrete_action or ((actions > 2.9) & (actions < 5.1)).all()  # BCQ perturbs
@@ -41,7 +38,7 @@ def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str
 @pytest.mark.parametrize("name", ["policy.onnx", "policy.pt", pytest.param("policy", marks=pytest.mark.slow)])
 def test_onnx_does_so_too(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime")
-    made = built("SAC")
+    made = scaled("SAC")
     made.save_policy(name, as_onnx=True)
     session = runtime.InferenceSession(name)
     (actions,) = session.run(None, {"input_0": OBS})[:1]
@@ -61,4 +58,4 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(NotFittedError):
         make("DQN").save_policy("policy.pt")
     with pytest.raises(CheckpointError):
-        built("DQN").save_policy("nowhere/policy.pt")
+        scaled("DQN").save_policy("nowhere/policy.pt")

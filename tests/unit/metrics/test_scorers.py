@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from experiment_fakes import Counting
 from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
@@ -36,39 +37,38 @@ class Greedy:
         return np.ones(len(x))
 
 
-class Steps:
+class Steps(Counting):
     """Pays the action, an integer or the first of several numbers; every third step ends an episode."""
 
     def __init__(self, n_actions: int | None = 5, cut: bool = False, image: bool = False) -> None:
+        super().__init__(3, truncate=cut)
         self.action_space = Discrete(n_actions, seed=0) if n_actions else Box(-1, 1, (2,), seed=0)
-        self.observation_space = Box(0, 9, (1, 1, 1) if image else (1,))
-        self.cut, self.t, self.episodes, self.rendered = cut, 0, 0, 0
-
-    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple:
-        self.t, self.episodes = 0, self.episodes + 1
-        return self._observed(), {}
+        self.observation_space, self.rendered = Box(0, 9, (1, 1, 1) if image else (1,)), 0
 
     def step(self, action: object) -> tuple:
         assert self.action_space.contains(action)
-        self.t += 1
-        ended = self.t == 3
-        return self._observed(), float(np.ravel(action)[0]), ended and not self.cut, ended and self.cut, {}
+        self.reward = float(np.ravel(action)[0])
+        return super().step(action)
 
-    def _observed(self) -> np.ndarray:
-        return np.full(self.observation_space.shape, self.t + 1, np.float32)
+    def _obs(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, self.step_in_episode + 1, np.float32)
 
     def render(self) -> None:
         self.rendered += 1
 
 
-class OldSteps(Steps):
+class OldSteps:
     """The same with a step of four values."""
 
+    def __init__(self) -> None:
+        self.env = Steps()
+        self.action_space, self.observation_space, self.render = self.env.action_space, Box(0, 9, (1,)), self.env.render
+
     def reset(self) -> np.ndarray:
-        return super().reset()[0]
+        return self.env.reset()[0]
 
     def step(self, action: object) -> tuple:
-        obs, reward, terminated, truncated, info = super().step(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, terminated or truncated, info
 
 
@@ -80,12 +80,12 @@ def data(ends: tuple[int, ...] = (0, 0, 1), width: int = 1, actions: list[int] |
 
 
 @pytest.mark.parametrize("env", [Steps(), Steps(cut=True), OldSteps()], ids=["terminated", "truncated", "four values"])
-def test_the_score_in_an_environment_is_the_mean_return(env: Steps) -> None:
-    score = evaluate_on_environment(env, n_trials=4)
+def test_the_score_in_an_environment_is_the_mean_return(env: Any) -> None:
+    score, steps = evaluate_on_environment(env, n_trials=4), getattr(env, "env", env)
     assert score(Greedy(2)) == 6
-    assert env.episodes == 4 and env.rendered == 0
+    assert steps.n_resets == 4 and steps.rendered == 0
     assert evaluate_on_environment(env, n_trials=2, render=True)(Greedy(2), data().episodes) == 6  # as `fit` calls it
-    assert env.rendered == 6
+    assert steps.rendered == 6
 
 
 def test_continuous_actions_are_taken_as_they_are() -> None:

@@ -108,9 +108,7 @@ def test_weights_whose_largest_are_missing_are_warned_of() -> None:
     spread = 1.5 * np.sort(np.random.default_rng(0).normal(size=200))[:190]  # of logarithms, and the top is not there
     logged = ope.LoggedEpisodes.from_columns(np.ones(190), spread - 2, np.full(190, -2.0), [1] * 190)
     assert logged.effective_sample_size > 60 and 10 < logged.lognormal_sample_size < 30
-    with pytest.warns(
-        ope.UnreliableEstimateWarning, match=r"leave [0-9.]+ of 190 episodes, as widely as they spread \("
-    ) as told:
+    with pytest.warns(ope.UnreliableEstimateWarning, match=r"leave [0-9.]+ of 190 episodes, as widely as ") as told:
         ope.importance_sampling(logged, 1.0)
     assert told[0].message.effective_sample_size == logged.lognormal_sample_size  # type: ignore[union-attr]
 
@@ -119,9 +117,7 @@ def test_weights_that_are_there_but_leave_next_to_nothing_are_told_of_as_such() 
     spread = np.linspace(-15, 15, 40)
     logged = ope.LoggedEpisodes.from_columns(np.ones(40), spread, np.zeros(40), [1] * 40)
     assert logged.effective_sample_size > 1 and logged.lognormal_sample_size < 1e-9
-    with pytest.warns(
-        ope.UnreliableEstimateWarning, match="the weights leave less than 0.01 of 40 episodes, as widely"
-    ):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="the weights leave less than 0.01 of 40 episodes, as"):
         ope.importance_sampling(logged, 1.0)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, make, predicted, vectors
+from estimator_parts import ALL, built, fitted, make, predicted
 
 import pfrl_like
 from pfrl_like import algos, ope
@@ -22,8 +22,7 @@ OBS = np.random.default_rng(1).normal(size=(7, 4))
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_saved_estimator_is_made_again_with_what_it_had_learnt(name: str, tmp_path: Path) -> None:
-    made = make(name, scaler="standard")
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    made = fitted(name, scaler="standard")
     made.save(tmp_path / "model.d3")
     again = pfrl_like.load_learnable(tmp_path / "model.d3", device="cpu")
     assert type(again) is type(made) and again.observation_shape == (4,) and again.action_size == made.action_size
@@ -71,8 +70,7 @@ def test_a_model_of_other_layers_is_refused_by_the_name_of_its_file(tmp_path: Pa
 
 @pytest.mark.parametrize("evaluated", [False, True], ids=["an estimator", "its FQE"])
 def test_a_file_is_read_once(evaluated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make("DQN")
-    made.create_impl((4,), 3)
+    made = built("DQN")
     if evaluated:
         made = ope.DiscreteFQE(made)
         made.create_impl((4,), 3)

@@ -1,5 +1,4 @@
 import copy
-import io
 import json
 import pickle
 import warnings
@@ -256,33 +255,17 @@ class Policy(nn.Module):
         return self.actions.reverse_transform(torch.tanh(self.layer(features)))
 
 
-POLICIES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("name", "rows"), [("standard", ROWS), ("min_max", ROWS), ("pixel", IMAGES), ("standard", IMAGES)]
 )
-
-
-def policy_and_inputs(name: str, rows: Any) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+def test_an_exported_policy_scales(name: str, rows: Any) -> None:
     policy = Policy(made(name).fit(rows), MinMaxActionScaler(ROWS), rows[0].size)
     few = torch.from_numpy(rows) if rows.dtype == np.uint8 else torch.from_numpy(rows).float()
-    return policy, few, few.repeat(5, *[1] * (few.ndim - 1))
-
-
-@POLICIES
-def test_a_traced_policy_scales(name: str, rows: Any) -> None:
-    policy, few, many = policy_and_inputs(name, rows)
+    many = few.repeat(5, *[1] * (few.ndim - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error", torch.jit.TracerWarning)
         traced: Any = torch.jit.trace(policy, few)
-    file = io.BytesIO()
-    torch.jit.save(traced, file)
-    file.seek(0)
-    loaded = torch.jit.load(file)
-    assert torch.equal(loaded(many), policy(many))
-
-
-@POLICIES
-def test_an_exported_policy_scales(name: str, rows: Any) -> None:
-    policy, few, many = policy_and_inputs(name, rows)
+    assert torch.equal(traced(many), policy(many))
     exported = torch.export.export(policy, (few,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False)
     torch.testing.assert_close(exported.module()(many), policy(many))
     assert torch.equal(policy(few), policy(few))  # no part of the exporter stays behind

@@ -15,6 +15,7 @@ from fqe_parts import make as make_fqe
 from torch import distributed, multiprocessing, nn
 
 from pfrl_like.loggers import FileAdapterFactory, NoopAdapterFactory
+from pfrl_like.utils import set_random_seed
 
 NOTHING = NoopAdapterFactory()
 
@@ -32,8 +33,7 @@ SEVERAL: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def fitted(name: str, rank: int, enable_ddp: bool, **options: Any) -> Any:
-    torch.manual_seed(rank)
-    np.random.seed(rank)
+    set_random_seed(rank)
     made = make(name, **options)
     return made.fit(vectors(made.discrete_action, seed=rank), n_epochs=2, enable_ddp=enable_ddp, **QUIET)
 
@@ -54,8 +54,7 @@ def join(rank: int, port: int, size: int) -> None:
 
 
 def fitted_fqe(rank: int, enable_ddp: bool, logger_adapter: Any = NOTHING) -> Any:
-    torch.manual_seed(rank)
-    np.random.seed(rank)
+    set_random_seed(rank)
     fqe = make_fqe(batch_size=8, n_critics=2, learning_rate=0.01)
     fqe.fit(
         data(), 20, enable_ddp=enable_ddp, logger_adapter=logger_adapter, experiment_name="run", with_timestamp=False,

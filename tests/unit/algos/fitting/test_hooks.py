@@ -9,18 +9,18 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make, vectors
+from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, assert_same_parameters, images, make, vectors
 
 from pfrl_like import algos, ope
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.epochs import NOT_CALLED
-from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.utils import set_random_seed
 
 
 @pytest.fixture(autouse=True)
@@ -44,19 +44,13 @@ class Counting:
 
 def seeded(use: Any) -> Any:
     with isolated_rng():
-        torch.manual_seed(0)
-        np.random.seed(0)
+        set_random_seed(0)
         return use()
 
 
 def fitted(made: Any, episodes: Any = None, **options: Any) -> Any:
     episodes = vectors(made.discrete_action) if episodes is None else episodes
     return seeded(lambda: made.fit(episodes, **{"n_epochs": 2, **QUIET, **options}))
-
-
-def assert_same_parameters(one: Any, other: Any) -> None:
-    expected = parameters_of(other.impl)
-    assert all(torch.equal(tensor, expected[key]) for key, tensor in parameters_of(one.impl).items())
 
 
 @pytest.mark.parametrize("name", [*ALL, "MOPO"])

@@ -7,11 +7,10 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, make, predicted, vectors
+from estimator_parts import ALL, QUIET, assert_same_parameters, make, predicted, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.base import ESTIMATORS
-from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
@@ -25,6 +24,7 @@ from pfrl_like.preprocessing import (
 )
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import ReplayBuffer
+from pfrl_like.utils import set_random_seed
 
 CONTINUOUS = [name for name in ALL if not ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
@@ -47,14 +47,8 @@ def data(discrete: bool, *, far: bool = False, factor: float = 1.0, n: int = 60)
 
 def fitted(name: str, episodes: Any, **options: Any) -> Any:
     with isolated_rng():
-        torch.manual_seed(0)
-        np.random.seed(0)
+        set_random_seed(0)
         return make(name, **options).fit(episodes, n_epochs=2, **QUIET)
-
-
-def assert_same_parameters(one: Any, other: Any) -> None:
-    expected = parameters_of(other.impl)
-    assert all(torch.equal(tensor, expected[key]) for key, tensor in parameters_of(one.impl).items())
 
 
 @pytest.mark.parametrize("name", CONTINUOUS)
@@ -216,9 +210,7 @@ def test_discrete_actions_are_not_scaled(name: str) -> None:
 
 @pytest.mark.parametrize("option", [{"action_scaler": "min_max"}, {"reward_scaler": "standard"}])
 def test_a_model_of_an_environment_is_not_scaled(option: Any) -> None:
-    with pytest.raises(
-        ValueError, match=f"{next(iter(option))} is .*, but MOPO models actions and rewards as they are"
-    ):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is .*, but MOPO models actions and rewards as"):
         MOPO(**option).fit(data(False), **QUIET)
 
 
