@@ -287,11 +287,15 @@ def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) 
     assert (how["resume"], how["reasons"]) == ("approximate", [reason])
 
 
-@pytest.mark.parametrize(("option", "kept"), [("snapshot_interval", {24, 48, 60}), ("keep_snapshots", {48, 60})])
-def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path, option: str, kept: set[int]) -> None:
-    run(tmp_path, 5, **{option: 2})
-    assert {path.parent.name for path in tmp_path.glob("*_checkpoint/run")} == {f"{t}_checkpoint" for t in kept}
-    assert (tmp_path / "24_checkpoint").exists() == (24 in kept)
+def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
+    run(tmp_path, 5, snapshot_interval=2)
+    assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
+
+
+def test_so_many_snapshots_are_kept(tmp_path: Path) -> None:
+    run(tmp_path, 4, keep_snapshots=2)
+    assert {path.parent.name for path in tmp_path.glob("*/run")} == {"36_checkpoint", "48_checkpoint", "48_finish"}
+    assert not (tmp_path / "24_checkpoint").exists()
 
 
 def test_a_snapshot_that_cannot_be_written_ends_training_or_does_not(tmp_path: Path) -> None:
