@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, fitted, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, built, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
