@@ -155,8 +155,9 @@ def test_frames_are_stored_one_by_one_and_drawn_as_they_were_acted_on() -> None:
 
 
 def images_of() -> MDPDataset:
-    arrays = images(True, 60).to_arrays()
-    return MDPDataset.from_arrays(**arrays | {"observations": arrays["observations"].astype(np.float32)})
+    data = images(True, 60)
+    columns = data.observations.astype(np.float32), data.actions, data.rewards, data.terminals
+    return MDPDataset(*columns, discrete_action=True, reward_convention="next_row")
 
 
 def from_episodes(data: MDPDataset, env: Any) -> OnlineBuffer:
