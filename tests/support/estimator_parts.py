@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from pfrl_like import algos
+from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.random_streams.streams import isolated_rng
 
@@ -55,8 +56,26 @@ def make(name: str, **options: Any) -> Any:
     return kind(**SMALL | few | options)
 
 
+def built(name: str, **options: Any) -> Any:
+    """The same with networks for `vectors` that have learnt nothing."""
+    made = make(name, **options)
+    made.create_impl((4,), 3 if made.discrete_action else 2)
+    return made
+
+
+def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
+    """The same, fitted to `vectors`."""
+    made = make(name, **options)
+    return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
+
+
 def predicted(made: Any, x: Any) -> Any:
     """What an estimator predicts; those that draw numbers draw the same each time."""
     with isolated_rng():
         torch.manual_seed(5)
         return made.predict(x)
+
+
+def assert_same_parameters(one: Any, other: Any) -> None:
+    expected = parameters_of(other.impl)
+    assert all(torch.equal(tensor, expected[key]) for key, tensor in parameters_of(one.impl).items())

@@ -11,9 +11,7 @@ from torch import nn
 
 from pfrl_like import algos, ope
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers import (
-    NoopAdapterFactory,
-)
+from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.policies import SoftmaxCategoricalHead
 
 QUIET: dict[str, Any] = {"logger_adapter": NoopAdapterFactory(), "show_progress": False}
@@ -48,6 +46,13 @@ def make(discrete: bool = True, algo: Any = None, **options: Any) -> ope.FQE:
     return (ope.DiscreteFQE if discrete else ope.FQE)(algo or LeansOn(discrete), config(**options))
 
 
+def unfitted(discrete: bool = True, algo: Any = None, **options: Any) -> ope.FQE:
+    """With networks for `data` that have learnt nothing."""
+    fqe = make(discrete, algo, **options)
+    fqe.build_with_dataset(data(discrete))
+    return fqe
+
+
 def fitted(discrete: bool = True, algo: Any = None, n_steps: int = 20, **options: Any) -> ope.FQE:
     torch.manual_seed(0)
     fqe = make(discrete, algo, **options)
@@ -77,6 +82,16 @@ EVALUATED: dict[str, tuple[bool, Callable[[], Any]]] = {
     "imitation": (False, lambda: built(algos.BC())),
     "predict alone": (True, lambda: LeansOn(True)),
 }
+
+
+def actions_of(algo: Any, x: Any) -> Any:
+    """What an algorithm does in evaluation."""
+    if hasattr(algo, "predict"):
+        return algo.predict(x)
+    if isinstance(algo, nn.Module):
+        return algo(torch.tensor(x)).probs.argmax(1)
+    with algo.eval_mode():
+        return np.asarray(algo.batch_act([*x]))
 
 
 def built(estimator: Any, action_size: int = 2) -> Any:

@@ -8,37 +8,20 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, built, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.saving import write_model
-from pfrl_like.augmentation import AugmentationPipeline
-from pfrl_like.batch import Continuation, concatenate_batches
-from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import batch_of
 from pfrl_like.dynamics import MOPO
-from pfrl_like.errors import CheckpointError, NonFiniteError, NotFittedError
-from pfrl_like.preprocessing import StandardScaler
+from pfrl_like.errors import CheckpointError, NonFiniteError
+from pfrl_like.utils import set_random_seed
 
 VALUED = [name for name in ALL if issubclass(ESTIMATORS[name], algos.fitting.networks.QLearning)]
 OBS = np.random.default_rng(1).normal(size=(7, 4))
-
-
-def fitted(name: str, n_epochs: int = 1, **options: Any) -> Any:
-    made = make(name, **options)
-    return made.fit(vectors(made.discrete_action), n_epochs=n_epochs, **QUIET)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_predictions_have_one_row_each(name: str) -> None:
-    made = fitted(name)
-    actions = predicted(made, OBS)
-    assert actions.shape == ((7,) if made.discrete_action else (7, 2))
-    assert actions.dtype.kind == ("i" if made.discrete_action else "f")
-    assert (np.abs(actions) <= 2).all()
-    assert np.array_equal(predicted(made, list(OBS)), actions)
 
 
 @pytest.mark.parametrize("name", VALUED)
@@ -47,52 +30,12 @@ def test_values_are_those_of_the_critics(name: str) -> None:
     actions = predicted(made, OBS)
     mean, std = made.predict_value(OBS, actions, with_std=True)
     assert mean.shape == std.shape == (7,)
-    assert np.array_equal(made.predict_value(OBS, actions), mean)
+    assert np.array_equal(made.predict_value(list(OBS), actions), mean)
     obs, acts = torch.as_tensor(OBS, dtype=torch.float32), torch.as_tensor(actions)
     with torch.no_grad():
         values = made.impl.values_of_pairs(obs, acts)
     assert np.allclose(values.mean(0), mean) and np.allclose(values.std(0, correction=0), std)
     assert (std > 0).all()
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_training_is_the_same_with_the_same_seed_and_goes_on_from_a_model(name: str) -> None:
-    def run(*epochs: int) -> Any:
-        torch.manual_seed(3)
-        np.random.seed(3)
-        made = make(name)
-        for n in epochs:
-            made.fit(vectors(made.discrete_action), n_epochs=n, **QUIET)
-        return made
-
-    once, again = run(2), run(2)
-    assert np.array_equal(predicted(once, OBS), predicted(again, OBS))
-    once.save_model("model.pt")
-    other = make(name)
-    other.load_model("model.pt")
-    assert np.array_equal(predicted(once, OBS), predicted(other, OBS))
-    for each in (once, other):
-        torch.manual_seed(4)
-        np.random.seed(4)
-        each.fit(vectors(each.discrete_action), n_epochs=1, **QUIET)
-    assert np.array_equal(predicted(once, OBS), predicted(other, OBS))
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_params_json_makes_the_same_estimator(name: str) -> None:
-    made = make(name, scaler="standard", augmentation=["single_amplitude_scaling"], n_augmentations=2)
-    made.fit(vectors(made.discrete_action), n_epochs=1, logdir="logs", verbose=False, show_progress=False)
-    (folder,) = Path("logs").iterdir()
-    assert folder.name.startswith(f"{name}_2")
-    for base in (type(made), algos.Estimator):
-        again: Any = base.from_json(folder / "params.json")
-        assert type(again) is type(made)
-        again.load_model(next(folder.glob("model_*.pt")))
-        assert np.array_equal(predicted(again, OBS), predicted(made, OBS))
-        assert again.n_augmentations == 2 and len(again.impl.augment.augment) == 1
-        assert isinstance(again.scaler, StandardScaler) and isinstance(again.augmentation, AugmentationPipeline)
-        copied = again.__sklearn_clone__()
-        assert repr(copied.get_params()) == repr(again.get_params()) and copied.impl is None
 
 
 def test_files_keep_clip_delta_and_those_without_it_have_squared_errors() -> None:
@@ -109,18 +52,6 @@ def test_files_keep_clip_delta_and_those_without_it_have_squared_errors() -> Non
         assert again.clip_delta is False and again.impl.clip_delta is False
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_update_gives_a_list_of_losses(name: str) -> None:
-    made = make(name)
-    data = vectors(made.discrete_action)
-    made.create_impl((4,), 3 if made.discrete_action else 2)
-    batch = data.sample(16)
-    assert isinstance(batch, TransitionMiniBatch)
-    losses = made.update(0, 0, batch)
-    assert len(losses) == len(made.loss_names) and np.isfinite(losses).all()
-    assert made.update(0, 1, data.sample_batch(16, 0.9, **made.impl.sampling))
-
-
 @pytest.mark.parametrize("n_frames", [1, 2])
 def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
     data = images(False)
@@ -132,41 +63,6 @@ def test_a_minibatch_of_arrays_brings_its_future_along(n_frames: int) -> None:
     for lambd in (0.7, 1.0):
         returns = [td_lambda_returns(lambda obs: obs.float().mean((1, 2, 3)), batch, lambd) for batch in (one, other)]
         assert torch.allclose(*returns)
-
-
-@pytest.mark.parametrize("lambd", [0.5, 1.0])
-def test_batches_with_a_future_are_joined(lambd: float) -> None:
-    data = vectors(False)
-    parts = [data.batch(np.arange(i, i + 10), 0.9, continuation=np.inf) for i in (0, 30)]
-    parts.append(data.batch(np.arange(60, 65), 0.9))
-
-    def returns(batch: Any) -> torch.Tensor:
-        return td_lambda_returns(lambda obs: obs.sum(1), batch, lambd)
-
-    last = parts[2].replace(
-        continuation=Continuation(torch.full((5,), -1), *[torch.zeros(0)] * 2, torch.zeros(0, 4), *[torch.zeros(0)] * 2)
-    )
-    expected = torch.cat([returns(part) for part in (*parts[:2], last)])
-    assert torch.allclose(returns(concatenate_batches(parts)), expected)
-
-
-def test_values_of_awr_are_those_of_states() -> None:
-    made = fitted("AWR")
-    values = made.predict_value(OBS)
-    assert values.shape == (7,) and np.array_equal(
-        values, made.predict_value(OBS, predicted(made, OBS), with_std=False)
-    )
-
-
-def test_a_minibatch_of_arrays_is_paid_with_the_next_reward() -> None:
-    data = vectors(True)
-    arrays = data.sample(120)
-    rows = np.lexsort(arrays.observations.T)
-    batch = batch_of(arrays, 0.5, "cpu", True)
-    whole = data.batch(np.arange(data.n_steps), 0.5)
-    other = np.lexsort(whole.obs.numpy().T)
-    for field in ("obs", "action", "reward", "next_obs", "discount"):
-        assert torch.equal(getattr(batch, field)[rows], getattr(whole, field)[other]), field
 
 
 @pytest.mark.parametrize("name", ["BC", "DiscreteBC"])
@@ -210,46 +106,31 @@ def test_samples_differ_from_predictions_where_policies_are_random(name: str) ->
     assert made.sample_action(OBS).shape == predicted(made, OBS).shape
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_what_is_not_built_says_so(name: str) -> None:
-    for use in ("predict", "save_model"):
-        with pytest.raises(NotFittedError, match=f"{name} is not built yet"):
-            getattr(make(name), use)("here")
+NESTED = {"x": np.zeros((5, 3))}
 
 
-@pytest.mark.parametrize("name", ["DQN", "SAC"])
-def test_data_of_the_other_kind_is_refused(name: str) -> None:
-    made = make(name)
-    with pytest.raises(TypeError, match=f"{name} has .* actions, but the episodes have"):
-        made.fit(vectors(not made.discrete_action), **QUIET)
-    assert made.impl is None
+def five_steps(observations: Any) -> MDPDataset:
+    ends = np.arange(5) == 4
+    return MDPDataset(observations, np.zeros(5, int), np.zeros(5), ends, True, reward_convention="next_row")
 
 
-def test_data_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="no transition"):
-        make("DQN").fit([], **QUIET)
-    with pytest.raises(TypeError, match=r"episodes\[0\] is a int"):
-        make("DQN").fit([1], **QUIET)
-    with pytest.raises(TypeError, match="dynamics is 3, expected one of pfrl_like.dynamics"):
-        make("DQN", dynamics=3).fit(vectors(True), **QUIET)
-    nested = MDPDataset(
-        {"x": np.zeros((5, 3))},
-        np.zeros(5, int),
-        np.zeros(5),
-        np.arange(5) == 4,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
-    with pytest.raises(ValueError, match="observation_shape is {'x': .*}, expected the shape of one array"):
-        make("DQN").fit(nested, **QUIET)
-    built = fitted("DQN")
-    other = MDPDataset.from_arrays(np.zeros((5, 3)), np.zeros(5, int), np.zeros(5), np.arange(5) == 4)
-    with pytest.raises(ValueError, match=r"was built for \(4,\) and 3"):
-        built.fit(other, **QUIET)
-    with pytest.raises(ValueError, match=r"x has shape \(7, 3\)"):
-        built.predict(OBS[:, :3])
-    with pytest.raises(ValueError, match="7 observations in x and 2 actions"):
-        built.predict_value(OBS, [0, 1])
+@pytest.mark.parametrize(
+    ("options", "data", "error", "text"),
+    [
+        ({}, [], ValueError, "no transition"),
+        ({}, [1], TypeError, r"episodes\[0\] is a int"),
+        ({"dynamics": 3}, vectors(True), TypeError, "dynamics is 3, expected one of pfrl_like.dynamics"),
+        ({}, five_steps(NESTED), ValueError, "observation_shape is {'x': .*}, expected the shape of one array"),
+        ({}, five_steps(np.zeros((5, 3))), ValueError, r"was built for \(4,\) and 3"),
+    ],
+    ids=["none", "number", "dynamics", "nested", "other shape"],
+)
+def test_data_that_cannot_be_is_refused(options: Any, data: Any, error: type[Exception], text: str) -> None:
+    made = make("DQN", **options)
+    if "built" in text:
+        made.create_impl((4,), 3)
+    with pytest.raises(error, match=text):
+        made.fit(data, **QUIET)
 
 
 def test_infinite_losses_end_training() -> None:
@@ -257,56 +138,6 @@ def test_infinite_losses_end_training() -> None:
     made = make("DDPG", critic_learning_rate=1e30)
     with pytest.raises(NonFiniteError):
         made.fit(data, n_epochs=50, **QUIET)
-
-
-def test_a_model_of_another_algorithm_or_size_is_refused() -> None:
-    fitted("DQN").save_model("dqn.pt")
-    with pytest.raises(CheckpointError, match="holds a DQN, expected a SAC"):
-        make("SAC").load_model("dqn.pt")
-    with pytest.raises(CheckpointError):
-        make("DQN", encoder_params={"hidden_units": [8]}).load_model("dqn.pt")
-    Path("bad.pt").write_bytes(Path("dqn.pt").read_bytes()[:500])
-    with pytest.raises(CheckpointError):
-        make("DQN").load_model("bad.pt")
-    Path("params.json").write_text(json.dumps({"algorithm": "SAC", "observation_shape": [4], "action_size": 2}))
-    with pytest.raises(CheckpointError, match="holds the hyperparameters of 'SAC', expected those of DQN"):
-        algos.DQN.from_json("params.json")
-
-
-def test_a_model_that_cannot_be_loaded_leaves_the_estimator_as_it_was() -> None:
-    fitted("DQN", scaler="standard").save_model("dqn.pt")
-    other = make("DQN", encoder_params={"hidden_units": [8]})
-    with pytest.raises(CheckpointError):
-        other.load_model("dqn.pt")
-    assert other.impl is other.scaler_ is other.observation_shape_ is None
-    with pytest.raises(NotFittedError):
-        other.predict(OBS)
-
-
-def test_a_model_brings_its_scaler_along() -> None:
-    saved = fitted("DQN", scaler="standard")
-    saved.save_model("dqn.pt")
-    other = make("DQN", scaler="standard").fit(vectors(True, n=40, seed=1), n_epochs=1, **QUIET)
-    agent = other.impl
-    other.load_model("dqn.pt")
-    assert np.array_equal(other.predict_value(OBS, [0] * 7), saved.predict_value(OBS, [0] * 7))
-    rebuilt = other.impl
-    assert rebuilt is not agent
-    other.load_model("dqn.pt")
-    assert other.impl is rebuilt
-
-
-def test_files_of_something_else_are_refused() -> None:
-    for content in (
-        {"attributes": {}, "state": torch.zeros(1), "params": "{}"},
-        {"attributes": {}, "state": "{}", "params": json.dumps({"algorithm": "DQN"})},
-    ):
-        torch.save(content, "other.pt")
-        with pytest.raises(CheckpointError):
-            make("DQN").load_model("other.pt")
-    Path("params.json").write_text(json.dumps({"algorithm": "DQN", "action_size": 2}))
-    with pytest.raises(CheckpointError, match="which have action_size, observation_shape"):
-        algos.DQN.from_json("params.json")
 
 
 def test_values_of_actions_that_cannot_be_are_refused() -> None:
@@ -321,39 +152,12 @@ def test_values_of_actions_that_cannot_be_are_refused() -> None:
     assert continuous.predict_value(OBS[:0], np.zeros((0, 2))).shape == (0,)
 
 
-@pytest.mark.parametrize("name", ["DQN", "TD3", "BC"])
-def test_images_are_stacked(name: str) -> None:
-    made = make(name, n_frames=3, scaler="pixel", encoder_params=SMALL_FILTERS, augmentation=["random_shift"])
-    made.fit(images(made.discrete_action), n_epochs=1, **QUIET)
-    assert made.observation_shape_ == (1, 16, 16)
-    assert len(made.predict(np.zeros((2, 3, 16, 16), np.uint8))) == 2
-    with pytest.raises(ValueError, match=r"expected \(n, 3, 16, 16\)"):
-        made.predict(np.zeros((2, 1, 16, 16), np.uint8))
-
-
 def test_epochs_are_yielded_with_their_metrics() -> None:
     made = make("DQN")
     seen = list(made.fitter(vectors(True), 3, scorers={"one": lambda algo, episodes: 1.0}, **QUIET))
     assert [epoch for epoch, _ in seen] == [0, 1, 2]
     assert all(metrics.keys() == {"value_loss", "one"} for _, metrics in seen)
     assert made.eval_results_ == {"one": [1.0] * 3}
-
-
-def test_a_number_of_updates_may_be_asked_for() -> None:
-    calls: list[tuple[int, int]] = []
-    made = make("DQN")
-    options: dict[str, Any] = {"n_steps": 25, "n_steps_per_epoch": 10, **QUIET}
-    made.fit(vectors(True), callback=lambda algo, epoch, step: calls.append((epoch, step)), **options)
-    assert calls == [(i // 10, i + 1) for i in range(25)]
-    assert made.impl.optim_t == 25
-
-
-def test_epochs_may_be_followed() -> None:
-    calls: list[tuple[int, int]] = []
-    make("DQN").fit(
-        vectors(True), n_epochs=2, epoch_callback=lambda algo, epoch, step: calls.append((epoch, step)), **QUIET
-    )
-    assert calls == [(0, 7), (1, 14)]
 
 
 @pytest.mark.parametrize(("largest", "told"), [(1.0, 0), (2.0, 1)])
@@ -372,16 +176,14 @@ def test_scores_leave_training_as_it_is() -> None:
 
     runs = []
     for scorers in ({}, {"draw": draw}):
-        torch.manual_seed(0)
-        np.random.seed(0)
+        set_random_seed(0)
         runs.append(make("SAC").fit(vectors(False), n_epochs=2, scorers=scorers, **QUIET).predict(OBS))
     assert np.array_equal(*runs)
 
 
 @pytest.mark.parametrize("name", ["SAC", "DiscreteAWR"])
 def test_samples_of_a_policy_with_batch_normalisation_do_not_depend_on_each_other(name: str) -> None:
-    made = make(name, use_batch_norm=True)
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    made = fitted(name, use_batch_norm=True)
     before = copy.deepcopy(made.impl.policy.state_dict())
     drawn = []
     for x in (OBS, np.concatenate([OBS[:1], 9 + OBS[1:]])):
@@ -417,9 +219,53 @@ def test_a_function_of_the_users_own_is_named_in_params_json() -> None:
         algos.DQN.from_json(path)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_observations_that_are_no_numbers_are_refused(bad: float) -> None:
+def test_a_number_of_updates_may_be_asked_for_and_epochs_followed() -> None:
+    calls: dict[str, list[tuple[int, int]]] = {"callback": [], "epoch_callback": []}
     made = make("DQN")
+    options = {name: lambda algo, *now, name=name: calls[name].append(now) for name in calls}
+    made.fit(vectors(True), n_steps=25, n_steps_per_epoch=10, **options, **QUIET)
+    assert calls == {"callback": [(i // 10, i + 1) for i in range(25)], "epoch_callback": [(0, 10), (1, 20), (2, 25)]}
+    assert made.impl.optim_t == 25
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"attributes": {}, "state": torch.zeros(1), "params": "{}"},
+        {"attributes": {}, "state": "{}", "params": json.dumps({"algorithm": "DQN"})},
+    ],
+)
+def test_files_of_something_else_are_refused(content: Any) -> None:
+    torch.save(content, "other.pt")
+    with pytest.raises(CheckpointError):
+        make("DQN").load_model("other.pt")
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        ({"algorithm": "SAC", "observation_shape": [4]}, "holds the hyperparameters of 'SAC', expected those of DQN"),
+        ({"algorithm": "DQN"}, "which have action_size, observation_shape"),
+    ],
+)
+def test_hyperparameters_of_something_else_are_refused(params: Any, text: str) -> None:
+    Path("params.json").write_text(json.dumps(params | {"action_size": 2}))
+    with pytest.raises(CheckpointError, match=text):
+        algos.DQN.from_json("params.json")
+
+
+@pytest.mark.parametrize("name", ["AWR", "DiscreteAWR"])
+def test_values_of_awr_are_those_of_states(name: str) -> None:
+    made = make(name)
     made.create_impl((4,), 2)
-    with pytest.raises(NonFiniteError, match=rf"x has {bad} at index \(0, 2\)"):
-        made.predict(np.array([[0.0, 0.0, bad, 0.0]]))
+    values, actions = made.predict_value(OBS), np.zeros((7, 2), np.float32)
+    for given in (made.predict_value(OBS, actions, True), made.predict_value(OBS, action=actions, with_std=True)):
+        np.testing.assert_array_equal(given, [values, np.zeros(7)])
+    with pytest.raises(TypeError, match="with_sdt"):
+        made.predict_value(OBS, actions, with_sdt=True)
+
+
+def test_a_model_of_another_algorithm_is_refused() -> None:
+    built("SAC").save_model("sac.pt")
+    with pytest.raises(CheckpointError, match="holds a SAC, expected a DQN"):
+        make("DQN").load_model("sac.pt")

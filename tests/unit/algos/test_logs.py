@@ -10,10 +10,13 @@ import pytest
 from estimator_parts import make, vectors
 
 from pfrl_like import algos
-from pfrl_like.algos.fitting.epochs import RunLog, timestamped
+from pfrl_like.algos.fitting.epochs import RunLog
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter
 from pfrl_like.metrics import td_error_scorer
+
+SILENT: dict[str, Any] = {"verbose": False, "show_progress": False}
+RUN: dict[str, Any] = {**SILENT, "experiment_name": "run", "with_timestamp": False}
 
 
 def test_a_folder_holds_metrics_hyperparameters_and_models() -> None:
@@ -40,7 +43,7 @@ def test_names_and_places_can_be_chosen() -> None:
         made = make("BC")
         made.fit(
             vectors(False), n_epochs=1, logdir="custom", experiment_name=name, with_timestamp=with_timestamp,
-            tensorboard=False, verbose=False, show_progress=False,
+            tensorboard=False, **SILENT,
         )  # fmt: skip
     names = sorted(path.name for path in Path("custom").iterdir())
     assert len(names) == 3 and names[0] == "mine" and all(name.startswith("mine_2") for name in names[1:])
@@ -48,7 +51,7 @@ def test_names_and_places_can_be_chosen() -> None:
 
 
 def test_nothing_is_written_without_metrics(capsys: pytest.CaptureFixture[str]) -> None:
-    make("DQN").fit(vectors(True), n_epochs=2, save_metrics=False, verbose=False, show_progress=False)
+    make("DQN").fit(vectors(True), n_epochs=2, save_metrics=False, **SILENT)
     assert not list(Path().iterdir())
     assert capsys.readouterr() == ("", "")
 
@@ -85,7 +88,7 @@ def test_an_interrupted_training_leaves_what_it_had() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        make("DQN").fit(vectors(True), n_epochs=3, callback=stop, verbose=False, show_progress=False)
+        make("DQN").fit(vectors(True), n_epochs=3, callback=stop, **SILENT)
     (folder,) = Path("d3rlpy_logs").iterdir()
     assert len(list(csv.DictReader((folder / "metrics.csv").open()))) == 1
     again = algos.DQN.from_json(folder / "params.json")
@@ -111,7 +114,7 @@ def test_scorers_may_be_a_list() -> None:
 
 
 def test_a_class_reads_its_own_file_beside_another_one_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    make("DQN").fit(vectors(True), n_epochs=1, experiment_name="run", with_timestamp=False, verbose=False)
+    make("DQN").fit(vectors(True), n_epochs=1, **RUN)
     monkeypatch.setitem(algos.fitting.base.ESTIMATORS, "DQN", type("DQN", (algos.DQN,), {}))
     assert type(algos.DQN.from_json("d3rlpy_logs/run/params.json")) is algos.DQN
 
@@ -120,7 +123,7 @@ def test_losses_may_be_logged_every_so_many_updates() -> None:
     made = make("DQN")
     made.fit(
         vectors(True), n_epochs=2, logdir="logs", scorers={"one": lambda algo, episodes: 1.0},
-        logging_strategy=LoggingStrategy.STEPS, logging_steps=5, verbose=False, show_progress=False,
+        logging_strategy=LoggingStrategy.STEPS, logging_steps=5, **SILENT,
     )  # fmt: skip
     (path,) = Path("logs").glob("*/metrics.csv")
     rows = list(csv.DictReader(path.open()))
@@ -132,7 +135,7 @@ def test_losses_may_be_logged_every_so_many_updates() -> None:
 
 def test_adapters_take_the_place_of_folder_and_tensorboard() -> None:
     made = make("SAC")
-    options = {"verbose": False, "show_progress": False, "with_timestamp": False, "experiment_name": "run"}
+    options = RUN
     made.fit(vectors(False), n_epochs=2, logger_adapter=FileAdapterFactory("adapted"), **options)
     folder = Path("adapted/run")
     assert sorted(path.name for path in folder.iterdir()) == [
@@ -151,17 +154,12 @@ def test_adapters_get_what_is_known_alone() -> None:
     made = make("DQN")
     made.fit(
         vectors(True), n_epochs=1, scorers={"one": lambda algo, episodes: 1.0}, logging_strategy=LoggingStrategy.STEPS,
-        logging_steps=5, logger_adapter=FileAdapterFactory("logs"), experiment_name="run", with_timestamp=False,
-        verbose=False, show_progress=False,
+        logging_steps=5, logger_adapter=FileAdapterFactory("logs"), **RUN,
     )  # fmt: skip
     lines = {name: Path(f"logs/run/{name}.csv").read_text().splitlines()[1:] for name in ("value_loss", "one")}
     assert {name: [line.split(",")[1] for line in found] for name, found in lines.items()} == {
         "value_loss": ["5"], "one": ["7"],
     }  # fmt: skip
-
-
-def test_names_with_the_time_are_all_different() -> None:
-    assert len({timestamped("run") for _ in range(100)}) == 100
 
 
 def test_minibatches_of_all_there_is_are_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,44 +3,35 @@
 import csv
 import json
 import logging
-import os
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from experiment_fakes import Counting
 from torch import nn
 
 from pfrl_like.algos import EpochDDPG, EpochDQN, OffPolicyRLAlgorithm
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import EpochRunner
-from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.explorers import Greedy
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
-from pfrl_like.utils import set_random_seed
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
-class Counting(gymnasium.Env):
-    """The observation is the step of the episode, which ends after `length` steps; each pays 1."""
-
-    observation_space = gymnasium.spaces.Box(0, 100, (1,), np.float32)
+class Episodes(Counting):
+    """Episodes of `length` steps, at whose ends there is success."""
 
     def __init__(self, length: int = 4, actions: gymnasium.Space[Any] | None = None) -> None:
-        self.length, self.t = length, 0
-        self.action_space = actions or gymnasium.spaces.Discrete(2)
+        super().__init__(length)
+        self.action_space = actions or self.action_space
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.t = 0
-        return np.array([0], np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.t += 1
-        ended = self.t == self.length
-        return np.array([self.t], np.float32), 1.0, ended, False, {"is_success": ended}
+    def _info(self) -> dict[str, Any]:
+        return {"is_success": self.step_in_episode == self.length}
 
 
 class Counted(Greedy):
@@ -54,10 +45,10 @@ class Counted(Greedy):
         return greedy_actions
 
 
-def dqn(env: Any, policy: Any = None, buffer: Any = None, **options: Any) -> EpochDQN:
+def dqn(env: Any, policy: Any = None, buffer: Any = None, kind: type[EpochDQN] = EpochDQN, **options: Any) -> Any:
     qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
     small = {"steps_per_epoch": 3, "n_train_steps": 2, "buffer_batch_size": 5, "min_buffer_size": 8}
-    return EpochDQN(env, policy, qf, ReplayBuffer(100) if buffer is None else buffer, **(small | options))
+    return kind(env, policy, qf, ReplayBuffer(100) if buffer is None else buffer, **(small | options))
 
 
 def updates_of(algorithm: Any) -> list[Any]:
@@ -74,7 +65,7 @@ OF_RUNNER = ("eval_n_episodes", "snapshot_interval", "keep_snapshots", "on_snaps
 def run(outdir: Path, epochs: int = 2, *, env: Any = None, batch_size: int | None = None, **options: Any) -> Any:
     """An algorithm after so many epochs, its minibatches, what it returned, and the runner."""
     runner_options = {name: options.pop(name) for name in OF_RUNNER if name in options}
-    env = env or Counting()
+    env = env or Episodes()
     algorithm = dqn(env, **options)
     batches = updates_of(algorithm)
     runner = EpochRunner(algorithm, env, outdir, **({"eval_n_episodes": 0} | runner_options))
@@ -131,7 +122,7 @@ def test_minibatches_follow_the_options(tmp_path: Path, option: str, value: Any,
 def test_the_average_is_that_of_the_last_epoch_or_of_its_last_iteration(
     tmp_path: Path, smooth: bool, expected: float
 ) -> None:
-    class Growing(Counting):
+    class Growing(Episodes):
         lengths = iter([9, 9, 9, 2, 4, 6])
 
         def reset(self, **options: Any) -> Any:
@@ -153,9 +144,9 @@ def test_evaluation_has_a_limit_of_its_own(tmp_path: Path, limits: dict[str, int
 
 @pytest.mark.parametrize("use_target", [False, True])
 def test_targets_are_apart_only_where_they_are_wanted(tmp_path: Path, use_target: bool) -> None:
-    algorithm = dqn(Counting(), use_target=use_target, target_update_interval=1000)
+    algorithm = dqn(Episodes(), use_target=use_target, target_update_interval=1000)
     first = [each.clone() for each in algorithm.qf.parameters()]
-    EpochRunner(algorithm, Counting(), tmp_path, eval_n_episodes=0).train(2)
+    EpochRunner(algorithm, Episodes(), tmp_path, eval_n_episodes=0).train(2)
     agent = algorithm.agent
     stays = all(torch.equal(a, b) for a, b in zip(agent.target_model.parameters(), first, strict=True))
     assert stays == use_target and not torch.equal(agent.model[0].weight, first[0])
@@ -171,8 +162,8 @@ def test_exploration_goes_before_the_policy_and_neither_acts_in_evaluation(tmp_p
 
 @pytest.mark.parametrize("double", [False, True])
 def test_double_q_learning_is_a_choice(double: bool) -> None:
-    assert type(dqn(Counting(), double_q=double).agent).__name__ == ("DoubleDQN" if double else "DQN")
-    assert dqn(Counting(), qf_lr=0.5).agent.optimizer.param_groups[0]["lr"] == 0.5
+    assert type(dqn(Episodes(), double_q=double).agent).__name__ == ("DoubleDQN" if double else "DQN")
+    assert dqn(Episodes(), qf_lr=0.5).agent.optimizer.param_groups[0]["lr"] == 0.5
 
 
 def ddpg(env: Any, **options: Any) -> EpochDDPG:
@@ -188,7 +179,7 @@ def ddpg(env: Any, **options: Any) -> EpochDDPG:
 def test_a_policy_gradient_learns_in_epochs_with_targets_that_follow(
     tmp_path: Path, options: dict[str, Any], distance: float
 ) -> None:
-    env = Counting(actions=gymnasium.spaces.Box(-1, 1, (1,), np.float32))
+    env = Episodes(actions=gymnasium.spaces.Box(-1, 1, (1,), np.float32))
     algorithm = ddpg(env, policy_lr=0.1, qf_lr=0.2, **options)
     agent, first = algorithm.agent, algorithm.policy[0].bias.detach().clone()
     assert [each.param_groups[0]["lr"] for each in (agent.actor_optimizer, agent.critic_optimizer)] == [0.1, 0.2]
@@ -209,10 +200,8 @@ def test_batches_of_steps_cut_paths_and_the_next_one_goes_on(tmp_path: Path) -> 
             seen[-1]["observations"] = [path["observations"][:, 0].tolist() for path in paths]
             return seen[-1]
 
-    env = Counting()
-    qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
-    algorithm = Watching(env, None, qf, ReplayBuffer(), steps_per_epoch=2)
-    assert EpochRunner(algorithm, env, tmp_path, eval_n_episodes=0).train(1, batch_size=6) == 4.0
+    algorithm = dqn(Episodes(), kind=Watching, steps_per_epoch=2)
+    assert EpochRunner(algorithm, Episodes(), tmp_path, eval_n_episodes=0).train(1, batch_size=6) == 4.0
     assert seen == [
         {"undiscounted_returns": [4.0, 2.0], "success_history": [1.0, 0.0], "complete": [True, False],
          "observations": [[0, 1, 2, 3], [0, 1]]},
@@ -231,15 +220,10 @@ def test_a_path_tells_all_that_came(tmp_path: Path) -> None:
     assert (path["complete"], path["success"], path["undiscounted_return"]) == (True, False, 3.0)
 
 
-def test_priorities_are_written_back(tmp_path: Path) -> None:
-    algorithm, *_ = run(tmp_path, buffer=PrioritizedReplayBuffer(100))
-    assert algorithm.agent.optim_t == 10
-
-
 def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     first, *_ = run(tmp_path, 2)
-    other = dqn(Counting())
-    runner = EpochRunner(other, Counting(), tmp_path, eval_n_episodes=0)
+    other = dqn(Episodes())
+    runner = EpochRunner(other, Episodes(), tmp_path, eval_n_episodes=0)
     assert runner.restore() == 2
     assert other.agent.optim_t == first.agent.optim_t and len(other.replay_buffer) == 24
     assert torch.equal(other.qf[0].weight, first.qf[0].weight)
@@ -253,81 +237,54 @@ def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
 
 
 class Keeping(EpochDQN):
-    """Keeps what training changes in attributes of its own."""
+    """Keeps what training changes in attributes of its own, and draws from a generator of its own."""
 
-    def __init__(self, env: Any, bonus: float = 1.0, **options: Any) -> None:
-        qf = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
-        small = {"steps_per_epoch": 3, "n_train_steps": 2, "buffer_batch_size": 5, "min_buffer_size": 8}
-        super().__init__(env, None, qf, ReplayBuffer(100), **(small | options))
+    def __init__(self, *parts: Any, bonus: float = 1.0, **options: Any) -> None:
+        super().__init__(*parts, **options)
         self.bonus, self.iterations, self._bounds = bonus, 0, (0.0, np.zeros(2))
         self.seen: dict[str, list[float]] = {"returns": []}
+        self.rng, self.mark = np.random.default_rng(0), None
 
     def train_once(self, itr: int, paths: Any) -> float:
         average = super().train_once(itr, paths)
         self.iterations += 1
         self._bounds = average, self._bounds[1] + 1
         self.seen["returns"].append(average)
-        self.last = average
+        self.last, self.drawn = average, self.rng.random()
         return average
 
 
-class Marked(Keeping):
-    """Replaces an object that nobody can save, unless it does so itself."""
-
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.mark = object()
-
-    def train_once(self, itr: int, paths: Any) -> float:
-        self.mark = object()
-        return super().train_once(itr, paths)
-
-
-def kept_by(outdir: Path, *epochs: int, bonus: float = 1.0) -> dict[str, Any]:
+def resumed(outdir: Path, *epochs: int, kind: type[EpochDQN] = Keeping, **options: Any) -> tuple[Any, Any]:
+    """An algorithm that was made anew for each of these numbers of epochs, and how it was resumed."""
     for n in epochs:
-        algorithm = Keeping(Counting(), bonus)
-        EpochRunner(algorithm, Counting(), outdir, eval_n_episodes=0).train(n, resume=True)
-    if len(epochs) > 1:
-        assert json.loads((outdir / "run.json").read_text())["resumed"]["reasons"] == []
-    names = ("iterations", "_bounds", "seen", "last", "bonus")
+        algorithm = dqn(Episodes(), kind=kind, **options)
+        EpochRunner(algorithm, Episodes(), outdir, eval_n_episodes=0).train(n, resume=True)
+    return algorithm, json.loads((outdir / "run.json").read_text()).get("resumed")
+
+
+def kept_by(algorithm: Any) -> dict[str, str]:
+    names = ("iterations", "_bounds", "seen", "last", "bonus", "drawn")
     return {name: str(getattr(algorithm, name)) for name in names}
 
 
 def test_what_an_algorithm_keeps_in_attributes_of_its_own_goes_on(tmp_path: Path) -> None:
-    whole = kept_by(tmp_path / "whole", 3)
-    assert kept_by(tmp_path / "parts", 1, 2, 3) == whole and whole["iterations"] == "9"
-    longer = kept_by(tmp_path / "parts", 4, bonus=2.0)
-    assert (longer["iterations"], longer["bonus"]) == ("12", "2.0")  # what the constructor was given stays
-
-
-class Drawing(Keeping):
-    """Draws from a generator of its own."""
-
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.rng, self.drawn = np.random.default_rng(0), 0.0
-
-    def train_once(self, itr: int, paths: Any) -> float:
-        self.drawn = self.rng.random()
-        return super().train_once(itr, paths)
-
-
-def test_generators_that_an_algorithm_draws_from_go_on(tmp_path: Path) -> None:
-    drawn = []
-    for outdir, n in (("whole", 2), ("parts", 1), ("parts", 2)):
-        algorithm = Drawing(Counting())
-        EpochRunner(algorithm, Counting(), tmp_path / outdir, eval_n_episodes=0).train(n, resume=True)
-        drawn.append(algorithm.drawn)
-    resumed = json.loads((tmp_path / "parts" / "run.json").read_text())["resumed"]
-    assert (resumed["resume"], resumed["reasons"]) == ("exact", []) and drawn[2] == drawn[0] != drawn[1]
+    whole, _ = resumed(tmp_path / "whole", 3)
+    parts, how = resumed(tmp_path / "parts", 1, 2, 3)
+    assert kept_by(parts) == kept_by(whole) and whole.iterations == 9
+    assert (how["resume"], how["reasons"]) == ("exact", [])
+    longer, _ = resumed(tmp_path / "parts", 4, bonus=2.0)
+    assert (longer.iterations, longer.bonus) == (12, 2.0)  # what the constructor was given stays
 
 
 def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) -> None:
-    for n in (1, 2):
-        EpochRunner(Marked(Counting()), Counting(), tmp_path, eval_n_episodes=0).train(n, resume=True)
-    resumed = json.loads((tmp_path / "run.json").read_text())["resumed"]
+    class Marked(Keeping):
+        def train_once(self, itr: int, paths: Any) -> float:
+            self.mark = object()
+            return super().train_once(itr, paths)
+
+    _, how = resumed(tmp_path, 1, 2, kind=Marked)
     reason = "mark of Marked changed and is not saved: saved_state may tell of it"
-    assert (resumed["resume"], resumed["reasons"]) == ("approximate", [reason])
+    assert (how["resume"], how["reasons"]) == ("approximate", [reason])
 
 
 def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> None:
@@ -354,7 +311,7 @@ def test_a_snapshot_that_cannot_be_written_ends_training_or_does_not(tmp_path: P
 
 
 def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
-    runner = EpochRunner(dqn(Counting()), Counting(), tmp_path)
+    runner = EpochRunner(dqn(Episodes()), Episodes(), tmp_path)
     with pytest.raises(CheckpointError, match="holds no snapshot"):
         runner.restore()
     runner.algorithm.agent.save(str(tmp_path / "4_checkpoint"))
@@ -362,56 +319,22 @@ def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
         runner.restore()
 
 
-def test_an_error_leaves_the_agent(tmp_path: Path) -> None:
-    class Breaking(Counting):
-        def step(self, action: Any) -> Any:
-            if action is not None and self.t == 3:
-                raise OSError("broken")
-            return super().step(action)
-
-    with pytest.raises(OSError, match="broken"):
-        run(tmp_path, env=Breaking())
-    assert os.path.isdir(tmp_path / "3_except")
-
-
 def test_a_hook_may_end_training(tmp_path: Path) -> None:
-    algorithm = dqn(Counting())
-    runner = EpochRunner(
-        algorithm, Counting(), tmp_path, eval_n_episodes=0, hooks=[lambda clock: clock.t >= 14 and clock.stop("enough")]
-    )
-    runner.train(10)
+    *_, runner = run(tmp_path, 10, hooks=[lambda clock: clock.t >= 14 and clock.stop("enough")])
     assert runner.epoch == 2 and "stopped" in json.loads((tmp_path / "run.json").read_text())["outcome"]
 
 
 def test_another_environment_and_loggers_of_ones_own_are_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class Kept:
-        closed = False
-
-        def __init__(self) -> None:
-            self.lines: list[Any] = []
-
-        def log(self, step: int, metrics: Any) -> None:
-            self.lines.append((step, metrics["return"]))
-
-        def close(self) -> None:
-            self.closed = True
-
-    kept, own = Kept(), logging.getLogger("own")
-    options: dict[str, Any] = {"eval_env": Counting(7), "logger": own, "loggers": [kept]}
+    lines: list[Any] = []
+    kept = SimpleNamespace(
+        log=lambda step, metrics: lines.append((step, metrics["return"])), close=lambda: lines.append("closed")
+    )
+    options: dict[str, Any] = {"eval_env": Episodes(7), "logger": logging.getLogger("own"), "loggers": [kept]}
     with caplog.at_level(logging.INFO, "own"):
-        EpochRunner(dqn(Counting()), Counting(), tmp_path, **options).train(1)
+        EpochRunner(dqn(Episodes()), Episodes(), tmp_path, **options).train(1)
     assert float(epochs_of(tmp_path)[0]["eval_return"]) == 7.0
-    assert kept.lines == [(4, 4.0), (8, 4.0), (12, 4.0)] and kept.closed
+    assert lines == [(4, 4.0), (8, 4.0), (12, 4.0), "closed"]
     assert [record.name for record in caplog.records if "eval_return" in record.getMessage()] == ["own"]
-
-
-def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
-    def weights(name: str) -> torch.Tensor:
-        set_random_seed(3)
-        exploring = ConstantEpsilonGreedy(0.5, lambda: int(np.random.randint(2)))
-        return run(tmp_path / name, exploration_policy=exploring)[0].qf[0].weight
-
-    assert torch.equal(weights("a"), weights("b"))
 
 
 @pytest.mark.parametrize(("change", "error", "text"), [
@@ -423,21 +346,21 @@ def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
-        dqn(Counting(), **change)
+        dqn(Episodes(), **change)
 
 
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="env_spec: got a str, expected something with observation_space"):
         dqn("CartPole-v1")
-    box = Counting(actions=gymnasium.spaces.Box(-1, 1, (1,)))
+    box = Episodes(actions=gymnasium.spaces.Box(-1, 1, (1,)))
     with pytest.raises((TypeError, ValueError), match="Box"):
         EpochRunner(dqn(box), box, tmp_path / "box").train(1)
     with pytest.raises(TypeError, match="algorithm: got a DoubleDQN, expected an EpochAlgorithm"):
-        EpochRunner(dqn(Counting()).agent, Counting(), tmp_path)
+        EpochRunner(dqn(Episodes()).agent, Episodes(), tmp_path)
     with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):
-        EpochRunner(dqn(Counting()), Counting(actions=gymnasium.spaces.Discrete(3)), tmp_path)
+        EpochRunner(dqn(Episodes()), Episodes(actions=gymnasium.spaces.Discrete(3)), tmp_path)
     with pytest.raises(TypeError, match="abstract"):
-        OffPolicyRLAlgorithm(Counting(), None, None, None)
+        OffPolicyRLAlgorithm(Episodes(), None, None, None)
 
 
 @pytest.mark.parametrize("agent", [None, "an agent"])
@@ -447,7 +370,5 @@ def test_a_subclass_that_makes_no_agent_is_told_so(agent: Any) -> None:
             if agent is not None:
                 self.agent = agent
 
-    with pytest.raises(
-        TypeError, match="init_opt of Without left (None|'an agent') as self.agent, expected one of agents"
-    ):
-        Without(Counting(), None, None, ReplayBuffer(100), min_buffer_size=64)
+    with pytest.raises(TypeError, match="init_opt of Without left (None|'an agent') as self.agent, expected one"):
+        Without(Episodes(), None, None, ReplayBuffer(100), min_buffer_size=64)

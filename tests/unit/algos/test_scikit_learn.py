@@ -7,34 +7,133 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from estimator_parts import ALL, QUIET, make, vectors
+from estimator_parts import ALL, QUIET, SMALL, make, vectors
 
 from pfrl_like import algos
-from pfrl_like.augmentation import AugmentationPipeline, ColorJitter, SingleAmplitudeScaling
+from pfrl_like.augmentation import AugmentationPipeline, ColorJitter
+from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.metrics import td_error_scorer
 from pfrl_like.ope import FQEConfig, evaluate_offline
 from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
+from pfrl_like.utils import set_random_seed
 
 sklearn_base = pytest.importorskip("sklearn.base")
 model_selection = pytest.importorskip("sklearn.model_selection")
+pipeline = pytest.importorskip("sklearn.pipeline")
+estimator_checks = pytest.importorskip("sklearn.utils.estimator_checks")
 loky = pytest.importorskip("joblib.externals.loky")
 
+#: Arguments of `fit` for the step "algo".
+ONCE = {f"algo__{name}": value for name, value in {"n_epochs": 1, **QUIET}.items()}
 
-@pytest.mark.parametrize("name", ALL)
-def test_clones_have_the_same_hyperparameters_and_are_not_built(name: str) -> None:
-    made = make(
-        name, scaler=MinMaxScaler(vectors(True)), augmentation=[SingleAmplitudeScaling(), "multiple_amplitude_scaling"],
-        use_gpu=0,
+
+class First(sklearn_base.TransformerMixin, sklearn_base.BaseEstimator):  # type: ignore[misc]
+    """Lets the first episodes pass; observations, of which there are arrays, pass all."""
+
+    def __init__(self, n: int = 2) -> None:
+        self.n = n
+
+    def fit(self, episodes: Any, y: Any = None) -> Any:
+        self.n_seen_ = len(episodes)
+        return self
+
+    def transform(self, episodes: Any) -> Any:
+        return episodes if isinstance(episodes, np.ndarray) else episodes[: self.n]
+
+
+def piped(first: Any = "passthrough", **options: Any) -> Any:
+    return pipeline.Pipeline([("first", first), ("algo", make("DQN", **options))])
+
+
+def test_it_is_the_last_step_of_a_pipeline() -> None:
+    whole, two = piped().fit(vectors(True), **ONCE), piped(First()).fit(vectors(True).episodes, **ONCE)
+    assert whole[-1].impl.optim_t == 120 // 16 and two[-1].impl.optim_t == 40 // 16
+    assert two["first"].n_seen_ == 6
+    assert two.predict(np.zeros((3, 4), np.float32)).shape == (3,)
+
+
+class Brief(algos.DQN):
+    """Is judged after few updates."""
+
+    def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
+        return super().score(episodes, y, **{"n_steps": 3, "deterministic": True, **options})
+
+
+@pytest.mark.filterwarnings("ignore::pfrl_like.ope.UnreliableEstimateWarning")
+def test_the_score_of_a_pipeline_is_that_of_its_last_step() -> None:
+    made = pipeline.Pipeline([("first", First()), ("algo", Brief(**SMALL))]).fit(vectors(True).episodes, **ONCE)
+    scores = []
+    for score in (made.score, lambda episodes: made[-1].score(episodes[:2])):
+        set_random_seed(0)
+        scores.append(score(vectors(True).episodes))
+    assert np.isfinite(scores[0]) and scores[0] == scores[1]
+
+
+def test_a_pipeline_is_cross_validated_and_searched() -> None:
+    def scoring(made: Any, episodes: Any) -> float:
+        return float(td_error_scorer(made[-1], made[:-1].transform(episodes)))
+
+    episodes = vectors(True).episodes
+    scores = model_selection.cross_validate(
+        piped(First()), episodes, cv=3, params=ONCE, scoring=scoring, return_estimator=True, error_score="raise"
+    )
+    assert (scores["test_score"] < 0).all() and {made[-1].impl.optim_t for made in scores["estimator"]} == {40 // 16}
+    search = model_selection.GridSearchCV(
+        piped(First()), {"algo__gamma": [0.5, 0.9], "first__n": [1, 3], "first": [First(), First(2)]}, cv=2,
+        scoring=lambda made, _: made[-1].impl.gamma + made[0].n, error_score="raise",
     )  # fmt: skip
-    made.use_gpu = None
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
-    clone = sklearn_base.clone(made)
-    assert type(clone) is type(made) and clone.impl is None and made.impl is not None
-    assert repr(clone) == repr(made) and "MinMaxScaler" in repr(clone)
-    assert clone.get_params().keys() == made.get_params().keys() == made.defaults().keys()
+    search.fit(episodes, **ONCE)
+    assert search.best_params_["algo__gamma"] == 0.9 and search.best_params_["first__n"] == 3
+    assert search.best_estimator_[-1].impl.optim_t == 60 // 16
+
+
+def test_parts_of_a_pipeline_are_set_and_cloned() -> None:
+    made = piped(First()).set_params(algo__gamma=0.5, first__n=1)
+    clone = sklearn_base.clone(made.fit(vectors(True).episodes, **ONCE))
+    assert clone[-1].gamma == 0.5 and clone[0].n == 1 and clone[-1].impl is None
+
+
+def test_clones_keep_their_model_of_the_environment() -> None:
+    options = {"n_ensembles": 2, "n_transitions": 6, "horizon": 2}
+    model = MOPO(**SMALL | options).fit(vectors(False), n_epochs=1, **QUIET)
+    algo = make("CQL", dynamics=model)
+    clone = sklearn_base.clone(algo)
+    assert clone.dynamics is not model
+    first = [made.dynamics.predict(np.zeros((2, 4)), np.zeros((2, 2)))[0] for made in (clone, algo)]
+    assert np.array_equal(*first)
+    search = model_selection.GridSearchCV(
+        algo, {"dynamics__lam": [0.5, 2.0]}, cv=2, scoring=lambda made, _: made.dynamics.lam, error_score="raise"
+    )
+    search.fit(vectors(False).episodes, n_epochs=1, **QUIET)
+    assert search.best_params_ == {"dynamics__lam": 2.0} and model.lam == 1.0
+    assert sklearn_base.clone(model).impl is None
+
+
+def test_parts_that_are_not_there_are_told_of() -> None:
+    with pytest.warns(UserWarning, match="no hyperparameter 'dynamics__lam'"):
+        make("CQL").set_params(dynamics__lam=2.0)
+    model = MOPO()
+    made = make("CQL").set_params(dynamics__lam=2.0, dynamics=model)
+    assert made.dynamics is model and model.lam == 2.0
+
+
+def test_notebooks_show_it() -> None:
+    from sklearn.utils import estimator_html_repr
+
+    for made in (make("DQN", gamma=0.5), piped(gamma=0.5)):
+        assert "DQN" in estimator_html_repr(made) and "0.5" in estimator_html_repr(made)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # values of no sense for use_gpu are refused at once
+@pytest.mark.parametrize("check", [
+    "estimator_cloneable", "estimator_repr", "estimator_tags_renamed", "get_params_invariance", "mixin_order",
+    "no_attributes_set_in_init", "parameters_default_constructible", "set_params", "valid_tag_types",
+])  # fmt: skip
+@pytest.mark.parametrize("name", ALL)
+def test_what_scikit_learn_checks_without_arrays(name: str, check: str) -> None:
+    getattr(estimator_checks, f"check_{check}")(name, make(name))
 
 
 @pytest.mark.parametrize("augmentation", [AugmentationPipeline(["random_shift"]), [ColorJitter()], ("cutout",), []])
@@ -49,34 +148,6 @@ def test_gpus_are_numbers_that_copies_know() -> None:
         made = make("DQN", use_gpu=given)
         assert made.use_gpu == kept
         assert sklearn_base.clone(made).use_gpu == kept and copy.deepcopy(made).use_gpu == kept
-
-
-def test_a_gpu_that_is_not_there_is_refused_when_networks_are_built() -> None:
-    made = make("DQN", use_gpu=99)
-    with pytest.raises(ValueError, match="cuda:99 was asked for"):
-        made.create_impl((4,), 2)
-
-
-def test_data_is_split_and_scores_are_cross_validated() -> None:
-    data = vectors(True)
-    train, test = model_selection.train_test_split(data, test_size=0.34)
-    assert len(train) == 3 and len(test) == 3 and train[0] in data.episodes
-    params = {"n_epochs": 1, **QUIET}
-    scores = model_selection.cross_validate(
-        make("DQN"), data, cv=3, scoring={"td_error": td_error_scorer}, params=params, error_score="raise"
-    )
-    assert scores["test_td_error"].shape == (3,) and (scores["test_td_error"] < 0).all()
-
-
-def test_a_grid_is_searched_and_the_best_refitted() -> None:
-    made = make("DQN")
-    search = model_selection.GridSearchCV(
-        made, {"gamma": [0.5, 0.9, 0.7]}, cv=2, scoring=lambda algo, episodes: algo.impl.gamma, error_score="raise"
-    )
-    search.fit(vectors(True).episodes, n_epochs=2, **QUIET)
-    assert search.best_params_ == {"gamma": 0.9}
-    assert search.best_estimator_.impl.optim_t == 14 and made.impl is None
-    assert search.predict(np.zeros((2, 4))).shape == (2,)
 
 
 def test_scalers_by_name_are_searched_and_validated() -> None:
@@ -126,12 +197,10 @@ def test_its_own_score_is_what_off_policy_evaluation_expects(name: str) -> None:
     with pytest.raises(NotFittedError, match="not built yet"):
         made.score(data)
     made.fit(data, n_epochs=1, **QUIET)
-    torch.manual_seed(0)
-    np.random.seed(0)
+    set_random_seed(0)
     estimates = evaluate_offline(made, data, gamma=made.gamma, n_steps=3, deterministic=True)
     assert ("wdr" in estimates) == made.discrete_action
-    torch.manual_seed(0)
-    np.random.seed(0)
+    set_random_seed(0)
     assert made.score(data, n_steps=3, deterministic=True) == estimates["fqe"].value
     with pytest.raises(AttributeError, match=r"call pfrl_like\.ope\.evaluate_offline\(estimator, "):
         made.evaluate_offline(data)

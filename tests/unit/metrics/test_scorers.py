@@ -1,8 +1,11 @@
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from experiment_fakes import Counting
 from gymnasium.spaces import Box, Discrete
 
 from pfrl_like.dataset import MDPDataset
@@ -34,52 +37,55 @@ class Greedy:
         return np.ones(len(x))
 
 
-class Steps:
+class Steps(Counting):
     """Pays the action, an integer or the first of several numbers; every third step ends an episode."""
 
     def __init__(self, n_actions: int | None = 5, cut: bool = False, image: bool = False) -> None:
+        super().__init__(3, truncate=cut)
         self.action_space = Discrete(n_actions, seed=0) if n_actions else Box(-1, 1, (2,), seed=0)
-        self.observation_space = Box(0, 9, (1, 1, 1) if image else (1,))
-        self.cut, self.t, self.episodes, self.rendered = cut, 0, 0, 0
-
-    def reset(self, seed: int | None = None, options: dict | None = None) -> tuple:
-        self.t, self.episodes = 0, self.episodes + 1
-        return self._observed(), {}
+        self.observation_space, self.rendered = Box(0, 9, (1, 1, 1) if image else (1,)), 0
 
     def step(self, action: object) -> tuple:
         assert self.action_space.contains(action)
-        self.t += 1
-        ended = self.t == 3
-        return self._observed(), float(np.ravel(action)[0]), ended and not self.cut, ended and self.cut, {}
+        self.reward = float(np.ravel(action)[0])
+        return super().step(action)
 
-    def _observed(self) -> np.ndarray:
-        return np.full(self.observation_space.shape, self.t + 1, np.float32)
+    def _obs(self) -> np.ndarray:
+        return np.full(self.observation_space.shape, self.step_in_episode + 1, np.float32)
 
     def render(self) -> None:
         self.rendered += 1
 
 
-class OldSteps(Steps):
+class OldSteps:
     """The same with a step of four values."""
 
+    def __init__(self) -> None:
+        self.env = Steps()
+        self.action_space, self.observation_space, self.render = self.env.action_space, Box(0, 9, (1,)), self.env.render
+
     def reset(self) -> np.ndarray:
-        return super().reset()[0]
+        return self.env.reset()[0]
 
     def step(self, action: object) -> tuple:
-        obs, reward, terminated, truncated, info = super().step(action)
+        obs, reward, terminated, truncated, info = self.env.step(action)
         return obs, reward, terminated or truncated, info
 
 
-def data() -> MDPDataset:
-    return MDPDataset(np.zeros((3, 2)), np.zeros((3, 1)), [0.0, 1, 2], [0, 0, 1], reward_convention="next_row")
+def data(ends: tuple[int, ...] = (0, 0, 1), width: int = 1, actions: list[int] | None = None) -> MDPDataset:
+    """Rows of zeros, whose rewards count up."""
+    n = len(ends)
+    columns = np.zeros((n, 2)), np.zeros((n, width)) if actions is None else actions, np.arange(n), ends
+    return MDPDataset(*columns, discrete_action=actions is not None, reward_convention="next_row")
 
 
 @pytest.mark.parametrize("env", [Steps(), Steps(cut=True), OldSteps()], ids=["terminated", "truncated", "four values"])
-def test_the_score_in_an_environment_is_the_mean_return(env: Steps) -> None:
-    score = evaluate_on_environment(env, n_trials=4)
+def test_the_score_in_an_environment_is_the_mean_return(env: Any) -> None:
+    score, steps = evaluate_on_environment(env, n_trials=4), getattr(env, "env", env)
     assert score(Greedy(2)) == 6
-    assert env.episodes == 4 and env.rendered == 0
-    assert score(Greedy(2), data().episodes) == 6  # as `fit` and scikit-learn call it
+    assert steps.n_resets == 4 and steps.rendered == 0
+    assert evaluate_on_environment(env, n_trials=2, render=True)(Greedy(2), data().episodes) == 6  # as `fit` calls it
+    assert steps.rendered == 6
 
 
 def test_continuous_actions_are_taken_as_they_are() -> None:
@@ -96,23 +102,13 @@ def test_epsilon_is_the_share_of_random_actions() -> None:
 
 
 def test_frames_are_stacked_in_an_environment_as_in_a_dataset() -> None:
-    algo = Greedy(1, n_frames=3)
+    algo, exploring = Greedy(1, n_frames=3), Greedy(1, n_frames=2)
     evaluate_on_environment(Steps(image=True), n_trials=2)(algo)
     assert [stack.ravel().tolist() for stack in algo.seen] == [[0, 0, 1], [0, 1, 2], [1, 2, 3]] * 2
     assert algo.seen[0].shape == (1, 3, 1, 1)
-
-
-def test_frames_go_on_while_actions_are_random() -> None:
-    algo = Greedy(1, n_frames=2)
     np.random.seed(1)
-    evaluate_on_environment(Steps(image=True), n_trials=20, epsilon=0.5)(algo)
-    assert {tuple(stack.ravel().tolist()) for stack in algo.seen} == {(0, 1), (1, 2), (2, 3)}
-
-
-def test_every_step_is_rendered_if_asked_for() -> None:
-    env = Steps()
-    evaluate_on_environment(env, n_trials=2, render=True)(Greedy(0))
-    assert env.rendered == 6
+    evaluate_on_environment(Steps(image=True), n_trials=20, epsilon=0.5)(exploring)
+    assert {tuple(stack.ravel().tolist()) for stack in exploring.seen} == {(0, 1), (1, 2), (2, 3)}
 
 
 def test_evaluation_leaves_the_random_streams_as_they_are() -> None:
@@ -138,59 +134,38 @@ def test_numbers_out_of_range_are_refused(argument: str, value: float) -> None:
         evaluate_on_environment(Steps(), **{argument: "1"})
 
 
-def test_what_cannot_be_scored_is_refused() -> None:
-    no_step = MDPDataset(np.zeros((1, 2)), np.zeros((1, 1)), [0.0], [1], reward_convention="next_row")
-    for episodes in ([], no_step):
-        with pytest.raises(ValueError, match="episodes"):
-            average_value_estimation_scorer(Greedy([0.0]), episodes)
-    with pytest.raises(ValueError, match="window_size"):
-        average_value_estimation_scorer(Greedy([0.0]), data(), window_size=0)
-    with pytest.raises(ValueError, match="return_threshold: got 3.0, but no return is above 3.0"):
-        soft_opc_scorer(3.0)(Greedy([0.0]), data())
-    with pytest.raises(ValueError, match=r"\(2, 2\)"):
-        continuous_action_diff_scorer(Greedy([0.0, 0.0]), data())
+DISCRETE = data((0, 1), actions=[0, 1])
 
 
-def test_actions_are_compared_with_those_of_their_own_kind() -> None:
-    discrete = MDPDataset(
-        np.zeros((2, 1)), [0, 1], [0.0, 1.0], [0, 1], discrete_action=True, reward_convention="next_row"
-    )
-    with pytest.raises(TypeError, match="discrete actions, which discrete_action_match_scorer compares"):
-        continuous_action_diff_scorer(Greedy(0), discrete)
-    with pytest.raises(TypeError, match="continuous actions, which continuous_action_diff_scorer compares"):
-        discrete_action_match_scorer(Greedy([0.0]), data())
-
-
-def test_what_is_no_episode_is_not_scored() -> None:
-    with pytest.raises(TypeError, match=r"episodes\[0\] is a ndarray, expected an Episode"):
-        average_value_estimation_scorer(Greedy([0.0]), data().observations)
-
-
-def test_a_policy_without_values_is_told_by_what_has_none() -> None:
-    class Imitator(Greedy):
-        def predict_value(self, x: np.ndarray, action: np.ndarray, with_std: bool = False) -> np.ndarray:
-            raise NotImplementedError("it learns a policy only")
-
-    with pytest.raises(NotImplementedError, match="a policy only"):
-        td_error_scorer(Imitator([0.0]), data())
+@pytest.mark.parametrize(
+    ("scorer", "episodes", "error", "text"),
+    [
+        (average_value_estimation_scorer, [], ValueError, "episodes"),
+        (average_value_estimation_scorer, data((1,)), ValueError, "episodes"),
+        (average_value_estimation_scorer, data().observations, TypeError, r"episodes\[0\] is a ndarray, expected an E"),
+        (partial(average_value_estimation_scorer, window_size=0), data(), ValueError, "window_size"),
+        (soft_opc_scorer(3.0), data(), ValueError, "return_threshold: got 3.0, but no return is above 3.0"),
+        (continuous_action_diff_scorer, data(width=2), ValueError, r"\(2, 1\)"),
+        (continuous_action_diff_scorer, DISCRETE, TypeError, "discrete actions, which discrete_action_match_scorer"),
+        (discrete_action_match_scorer, data(), TypeError, "continuous actions, which continuous_action_diff_scorer"),
+        (dynamics_observation_prediction_error_scorer, data(), TypeError, "dynamics is a Greedy, expected a dynamics"),
+        (dynamics_prediction_variance_scorer, data(), TypeError, "dynamics is a Greedy, expected a dynamics model"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(scorer: Any, episodes: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        scorer(Greedy([0.0]), episodes)
 
 
 def test_episodes_without_a_step_are_left_out() -> None:
-    flags = [1, 0, 0, 1]
-    episodes = MDPDataset(np.zeros((4, 2)), np.zeros((4, 1)), [0.0, 0, 1, 2], flags, reward_convention="next_row")
+    episodes = data((1, 0, 0, 1))
     assert average_value_estimation_scorer(Greedy([0.0]), episodes) == -1
     assert soft_opc_scorer(1.0)(Greedy([0.0]), episodes) == 0
 
 
 def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
-    rows = np.arange(8.0)
-    dataset = MDPDataset(
-        rows[:, None].astype(np.float32),
-        np.zeros((8, 1), np.float32),
-        rows,
-        rows % 4 == 3,
-        reward_convention="next_row",
-    )
+    rows = np.arange(8, dtype=np.float32)[:, None]
+    dataset = MDPDataset(rows, 0 * rows, rows[:, 0], rows[:, 0] % 4 == 3, reward_convention="next_row")
 
     class Algo(Greedy):
         gamma = 0.5
@@ -206,15 +181,6 @@ def test_an_iterator_of_episodes_is_scored_as_their_list() -> None:
         assert scorer(algo, iter(dataset.episodes)) == scorer(algo, dataset)
 
 
-def test_scorers_of_dynamics_refuse_what_is_none() -> None:
-    data = MDPDataset(
-        np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32), np.zeros(3), [0, 0, 1], reward_convention="next_row"
-    )
-    for scorer in (dynamics_observation_prediction_error_scorer, dynamics_prediction_variance_scorer):
-        with pytest.raises(TypeError, match="dynamics is a Greedy, expected a dynamics model"):
-            scorer(Greedy(0.0), data)
-
-
 @pytest.mark.parametrize(
     "scorer",
     [
@@ -227,11 +193,8 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
     class Agent:
         """Acts, and does not predict."""
 
-    episodes = MDPDataset(
-        np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3, reward_convention="next_row"
-    )
     with pytest.raises(TypeError, match=r"given a Agent, expected .* predict; .*eval_performance and ope.evaluate_off"):
-        scorer(Agent(), episodes)
+        scorer(Agent(), data())
 
 
 @pytest.mark.parametrize(
@@ -243,14 +206,9 @@ def test_what_predicts_nothing_is_refused_with_what_scores_agents(scorer: Callab
 )  # fmt: skip
 @pytest.mark.parametrize("told", [True, False], ids=["episodes", "no episodes"])
 def test_what_makes_scorers_is_none(maker: Callable[..., object], call: str, told: bool) -> None:
-    episodes = (
-        MDPDataset(np.zeros((4, 1)), np.zeros((4, 1)), np.ones(4), np.arange(4) == 3, reward_convention="next_row")
-        if told
-        else None
-    )
     name = maker.__name__
     with pytest.raises(TypeError, match=rf"{name} was called as if .* makes one: give {name}\({call}\) in its place"):
-        maker(Greedy(1), episodes)
+        maker(Greedy(1), data() if told else None)
 
 
 @pytest.mark.parametrize("maker", [compare_continuous_action_diff, compare_discrete_action_match])

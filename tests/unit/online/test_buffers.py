@@ -29,12 +29,15 @@ def filled(maxlen: int = 10, shape: tuple[int, ...] = (1,)) -> ReplayBuffer:
     return buffer
 
 
-def test_a_row_pays_the_action_of_the_row_before() -> None:
-    found = [
+def steps(buffer: ReplayBuffer) -> list[tuple]:
+    return [
         (t.observation.item(), t.action, t.next_reward, t.next_observation.item(), t.terminal)
-        for t in filled().transitions
+        for t in buffer.transitions
     ]
-    assert found == [(0, 1, 10, 1, 0), (1, 2, 20, 2, 1), (5, 1, 60, 6, 0)]
+
+
+def test_a_row_pays_the_action_of_the_row_before() -> None:
+    assert steps(filled()) == [(0, 1, 10, 1, 0), (1, 2, 20, 2, 1), (5, 1, 60, 6, 0)]
     assert len(filled()) == filled().size() == 3
 
 
@@ -91,11 +94,7 @@ def episodes() -> list:
 
 def test_it_begins_with_episodes() -> None:
     buffer = ReplayBuffer(10, Env(), episodes())
-    found = [
-        (t.observation.item(), t.action, t.next_reward, t.next_observation.item(), t.terminal)
-        for t in buffer.transitions
-    ]
-    assert found == [(0, 0, 1, 1, 0), (1, 1, 2, 2, 1), (3, 1, 4, 4, 0)]
+    assert steps(buffer) == [(0, 0, 1, 1, 0), (1, 1, 2, 2, 1), (3, 1, 4, 4, 0)]
     assert buffer.prev_observation is None  # what comes next begins an episode
     batch = buffer.sample_batch(3, gamma=0.9)
     assert sorted(batch.discount.tolist()) == pytest.approx([0, 0.9, 0.9])
@@ -149,15 +148,6 @@ def test_what_has_no_observations_of_arrays_is_refused(env: object) -> None:
             ReplayBuffer(10, wrong)
 
 
-def test_what_was_saved_is_sampled_again(tmp_path) -> None:
-    filled().save(tmp_path / "buffer")
-    loaded = ReplayBuffer(10, Env())
-    loaded.load(tmp_path / "buffer")
-    assert sorted(loaded.sample(3).observations[:, 0]) == [0, 1, 5]
-    rows(loaded, (9, 2, 90, False), (8, 2, 80, True))
-    assert loaded.transitions[-1].observation == 9 and loaded.transitions[-1].prev_transition is None
-
-
 BOX = Box(np.float32([-0.7]), np.float32([0.7]))
 ACTIONS = [(Discrete(3), 2, 3), (Discrete(3), np.int64(0), -1), (Discrete(3), 1, 0.5), (BOX, [0.7], [0.8])]
 ACTIONS += [(Discrete(3), 0, None), (BOX, [0.0], None), (BOX, [0.0], "left"), (BOX, [0.0], 0.0)]
@@ -198,12 +188,9 @@ def test_the_first_rewards_of_episodes_are_shown_as_long_as_these_are_held(tmp_p
     assert shown(short) == [5, 5] and len(short._first_rewards) <= 3
 
 
-def dataset(width: int, actions: list, n: int = 3) -> list:
-    obs = np.zeros((n, width), np.float32)
-    discrete = np.ndim(actions) == 1
-    return MDPDataset(
-        obs, np.array(actions), np.zeros(n), [0] * (n - 1) + [1], discrete_action=discrete, reward_convention="next_row"
-    ).episodes
+def dataset(width: int, actions: list) -> list:
+    columns = np.zeros((3, width), np.float32), np.array(actions), np.zeros(3), [0, 0, 1]
+    return MDPDataset(*columns, discrete_action=np.ndim(actions) == 1, reward_convention="next_row").episodes
 
 
 MISFITS = [
@@ -239,14 +226,15 @@ def test_an_episode_without_a_transition_adds_nothing() -> None:
 
 
 def test_the_last_row_of_other_content_does_not_go_on_in_what_is_loaded(tmp_path) -> None:
-    buffer = filled()
+    buffer, fresh = filled(), ReplayBuffer(10, Env())
     buffer.save(tmp_path / "buffer")
     rows(buffer, (100, 0, 0, False))
-    buffer.load(tmp_path / "buffer")
-    assert buffer.prev_observation is None
-    rows(buffer, (50, 1, 0, False), (51, 1, 9, False))
-    assert [t.observation.item() for t in buffer.transitions] == [0, 1, 5, 50]
-    assert buffer.transitions[-1].prev_transition is None
+    for each in (buffer, fresh):
+        each.load(tmp_path / "buffer")
+        assert each.prev_observation is None and sorted(each.sample(3).observations[:, 0]) == [0, 1, 5]
+        rows(each, (50, 1, 0, False), (51, 1, 9, False))
+        assert [t.observation.item() for t in each.transitions] == [0, 1, 5, 50]
+        assert each.transitions[-1].prev_transition is None
 
 
 @pytest.mark.parametrize(("obs", "reward"), [([np.nan], 0.0), ([1.0], np.inf), ([1.0, 2.0], 0.0)])

@@ -50,14 +50,6 @@ def test_noisy_actions_stay_in_their_bounds() -> None:
     assert drawn.max() == 1 and drawn.min() == -1
 
 
-def test_the_global_stream_is_the_default() -> None:
-    def drawn() -> list:
-        np.random.seed(3)
-        return [LinearDecayEpsilonGreedy().sample(Algo(3), OBS, 0), *NormalNoise().sample(Algo([0.0, 0.0]), OBS)]
-
-    assert drawn() == drawn()
-
-
 def test_agents_get_an_explorer_of_the_library_that_chooses_alike() -> None:
     made = LinearDecayEpsilonGreedy(0.9, 0.1, 100).for_actions(Discrete(3, start=2))
     assert isinstance(made, explorers.LinearDecayEpsilonGreedy) and made.compute_epsilon(50) == pytest.approx(0.5)
@@ -67,12 +59,21 @@ def test_agents_get_an_explorer_of_the_library_that_chooses_alike() -> None:
     assert noise.select_action(0, lambda: np.zeros(2, np.float32)).tolist() == [0.5, 0.25]
 
 
-@pytest.mark.parametrize("options", [{"start_epsilon": 2}, {"end_epsilon": -1}, {"duration": -1}])
-def test_epsilons_out_of_range_are_refused(options: dict) -> None:
-    with pytest.raises(ValueError, match="epsilon|decay_steps"):
-        LinearDecayEpsilonGreedy(**options)
+def test_the_global_stream_is_the_default() -> None:
+    def drawn() -> list:
+        np.random.seed(3)
+        return [LinearDecayEpsilonGreedy().sample(Algo(3), OBS, 0), *NormalNoise().sample(Algo([0.0, 0.0]), OBS)]
+
+    assert drawn() == drawn()
 
 
-def test_a_negative_deviation_is_refused() -> None:
-    with pytest.raises(ValueError, match="scale"):
-        NormalNoise(std=-1)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (LinearDecayEpsilonGreedy, {"start_epsilon": 2}), (LinearDecayEpsilonGreedy, {"end_epsilon": -1}),
+        (LinearDecayEpsilonGreedy, {"duration": -1}), (NormalNoise, {"std": -1}),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_range_are_refused(kind: type, options: dict) -> None:
+    with pytest.raises(ValueError, match="epsilon|decay_steps|scale"):
+        kind(**options)

@@ -1,23 +1,17 @@
 import inspect
+from types import SimpleNamespace
 from typing import Any
 
 from pfrl_like.algos import DQN
 from pfrl_like.online.iterators import train
 
 
-class Recorder:
-    """Keeps what its training was called with."""
-
-    def fit_online(self, *arguments: Any, **options: Any) -> None:
-        self.arguments, self.options = arguments, options
-
-
 def test_every_argument_is_handed_on() -> None:
-    algo, names = Recorder(), [*inspect.signature(train).parameters]
-    values = {name: object() for name in names if name != "algo"}
-    train(algo=algo, **values)
-    assert algo.arguments == (values["env"], values["buffer"], values["explorer"])
-    assert algo.options == {name: value for name, value in values.items() if name not in ("env", "buffer", "explorer")}
+    values = {name: object() for name in inspect.signature(train).parameters if name != "algo"}
+    called: list[Any] = []
+    train(algo=SimpleNamespace(fit_online=lambda *given, **options: called.extend((given, options))), **values)
+    positional = tuple(values.pop(name) for name in ("env", "buffer", "explorer"))
+    assert called == [positional, values]
     assert values.keys() <= inspect.signature(DQN.fit_online).parameters.keys()
 
 

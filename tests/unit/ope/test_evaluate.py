@@ -35,11 +35,8 @@ def recorded(discrete: bool = True) -> MDPDataset:
     )
 
 
-def first_outweighs() -> np.ndarray:
-    """Log-probabilities of recorded actions by which the first episode outweighs all others."""
-    rare = np.full(2 * N, np.log(0.5))
-    rare[:2] = -12.0
-    return rare
+#: Log-probabilities of the recorded actions.
+CHANCE = np.full(2 * N, np.log(0.5))
 
 
 def of_probability(p: float) -> nn.Module:
@@ -48,19 +45,27 @@ def of_probability(p: float) -> nn.Module:
     return nn.Sequential(layer, SoftmaxCategoricalHead())
 
 
+def evaluated(algo: Any = None, data: Any = None, **options: Any) -> dict[str, ope.Estimate]:
+    """The estimates of an algorithm, or of a random policy, by as little work as can be."""
+    small = {"gamma": GAMMA, "n_steps": 1, "config": SMALL, "interval": SETTINGS, "show_progress": False}
+    data = recorded() if data is None else data
+    return ope.evaluate_offline(of_probability(0.8) if algo is None else algo, data, **small | options)
+
+
+def model_of(algo: Any, data: Any = None, modes: bool = True) -> Any:
+    """A fitted Q evaluation that has learnt nothing yet."""
+    fqe = ope.FQE(algo, SMALL)
+    fqe.build_with_dataset(recorded() if data is None else data)
+    fqe.agent.act_deterministically = modes
+    return fqe
+
+
 ALL = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
 
 
-@pytest.mark.parametrize(
-    "behavior", [np.full(2 * N, np.log(0.5)), of_probability(0.5), None], ids=["recorded", "policy", "fitted"]
-)
+@pytest.mark.parametrize("behavior", [CHANCE, of_probability(0.5), None], ids=["recorded", "policy", "fitted"])
 def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
-    found = ope.evaluate_offline(
-        of_probability(0.8), recorded(), gamma=GAMMA, behavior=behavior, deterministic=False, n_steps=400,
-        config=SMALL, interval=SETTINGS,
-    )  # fmt: skip
+    found = evaluated(behavior=behavior, deterministic=False, n_steps=400)
     assert tuple(found) == ALL
     for name, each in found.items():
         assert abs(each.value - TRUTH) < 0.05 + (0.05 if name == "fqe" else 4 * each.standard_error), name
@@ -70,48 +75,25 @@ def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> Non
 
 
 def test_recorded_probabilities_take_the_place_of_a_behaviour_policy() -> None:
-    policy, data, chance = of_probability(0.8), recorded(), np.full(2 * N, np.log(0.5))
-    told = MDPDataset.from_arrays(**data.to_arrays(), log_probs=chance)
-    options: Any = {"gamma": GAMMA, "deterministic": False, "n_steps": 1, "config": SMALL, "interval": SETTINGS}
-    for_all = [
-        ope.evaluate_offline(policy, told, **options),
-        ope.evaluate_offline(policy, data, behavior=chance, **options),
-    ]
-    assert len({each["wis"].value for each in for_all}) == 1
-    assert ope.evaluate_offline(policy, told, behavior=chance * 2, **options)["is"].value != for_all[0]["is"].value
+    told = MDPDataset.from_arrays(**recorded().to_arrays(), log_probs=CHANCE)
+    by_data, given = evaluated(data=told, deterministic=False), evaluated(behavior=CHANCE, deterministic=False)
+    assert by_data["wis"].value == given["wis"].value
+    assert evaluated(data=told, behavior=CHANCE * 2, deterministic=False)["is"].value != given["is"].value
 
 
 def test_modes_of_a_discrete_policy_are_probabilities_too() -> None:
-    torch.manual_seed(0)
     algo = algos.DiscreteBC()
     algo.create_impl((2,), 2)
     algo.impl.policy = of_probability(0.9)
-    found = ope.evaluate_offline(
-        algo, recorded(), gamma=GAMMA, behavior=np.full(2 * N, np.log(0.5)), n_steps=400, config=SMALL,
-        interval=SETTINGS,
-    )  # fmt: skip
+    found = evaluated(algo, behavior=CHANCE, n_steps=400)
     # It always takes action 1; a quarter of the episodes do.
     assert found["wis"].value == pytest.approx(1 + GAMMA) and found["fqe"].value == pytest.approx(1 + GAMMA, abs=0.1)
     assert found["wis"].effective_sample_size == (recorded().actions.reshape(N, 3)[:, :2].sum(1) == 2).sum()
 
 
-def test_a_continuous_policy_without_densities_has_fitted_q_evaluation_alone() -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
-    policy = nn.Sequential(Constant(0.5), DeterministicHead())
-    found = ope.evaluate_offline(
-        policy, recorded(False), gamma=GAMMA, n_steps=600, config=SMALL, interval=SETTINGS
-    )  # fmt: skip
-    assert tuple(found) == ("fqe",) and found["fqe"].value == pytest.approx(0.0, abs=0.2)
-
-
 def test_densities_weigh_the_samples_of_a_continuous_policy() -> None:
-    torch.manual_seed(0)
-    np.random.seed(0)
     target = nn.Sequential(Constant(0.5), GaussianHeadWithFixedCovariance(0.8))
-    found = ope.evaluate_offline(
-        target, recorded(False), gamma=GAMMA, deterministic=False, n_steps=600, config=SMALL, interval=SETTINGS
-    )  # fmt: skip
+    found = evaluated(target, recorded(False), deterministic=False, n_steps=600)
     for name in ALL:  # the reward is minus the variance of the policy
         assert found[name].value == pytest.approx(-0.64 * (1 + GAMMA), abs=0.25), name
 
@@ -128,46 +110,30 @@ class Constant(nn.Module):
 
 
 def test_a_fitted_evaluation_is_used_as_it_is() -> None:
-    torch.manual_seed(0)
-    fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
-    fqe.build_with_dataset(recorded())
-    fqe.agent.act_deterministically = False
-    found = ope.evaluate_offline(
-        fqe.algo, recorded(), gamma=GAMMA, behavior=np.full(2 * N, np.log(0.5)), deterministic=False, fqe=fqe
-    )  # fmt: skip
+    fqe = model_of(of_probability(0.8), modes=False)
+    found = evaluated(fqe.algo, behavior=CHANCE, deterministic=False, fqe=fqe)
     assert fqe.grad_step == 0
     start = recorded().observations[::3][:1]
     assert found["fqe"].value == pytest.approx(float(fqe.predict_state_value(start)[0]), rel=1e-4)
 
 
 def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
-    rows = recorded()
-    arrays = rows.to_arrays()
-    cut = MDPDataset.from_arrays(
-        arrays["observations"], arrays["actions"], arrays["rewards"], np.zeros(2 * N), arrays["terminals"],
-        discrete_action=True, next_observations=np.roll(arrays["observations"], -1, 0),
-    )  # fmt: skip
-    torch.manual_seed(0)
-    fqe = ope.DiscreteFQE(of_probability(0.8), SMALL)
-    fqe.build_with_dataset(rows)
-    fqe.agent.act_deterministically = False
-    options: dict[str, Any] = {"gamma": GAMMA, "behavior": np.full(2 * N, np.log(0.5)), "deterministic": False}
-    ended, going_on = (ope.evaluate_offline(fqe.algo, each, fqe=fqe, **options) for each in (rows, cut))
+    rows = recorded().to_arrays()
+    ends, next_observations = rows["terminals"], np.roll(rows["observations"], -1, 0)
+    columns = {"terminals": 0 * ends, "timeouts": ends, "next_observations": next_observations}
+    cut = MDPDataset.from_arrays(**rows | columns, discrete_action=True)
+    fqe = model_of(of_probability(0.8), modes=False)
+    options: dict[str, Any] = {"behavior": CHANCE, "deterministic": False, "fqe": fqe}
+    ended, going_on = (evaluated(fqe.algo, each, **options) for each in (recorded(), cut))
     assert (ended["dr"].n_truncated, going_on["dr"].n_truncated) == (0, N)
     assert going_on["wis"].value == ended["wis"].value and going_on["dr"].value != ended["dr"].value
-
-
-def test_probabilities_of_another_length_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"behavior: got shape \(3,\)"):
-        ope.evaluate_offline(
-            of_probability(0.8), recorded(), behavior=np.zeros(3), n_steps=1, gamma=GAMMA, config=SMALL
-        )
 
 
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
         ({"behavior": np.full(2 * N, 0.5)}, ValueError, "behavior has numbers up to 0.5, expected logarithms"),
+        ({"behavior": np.zeros(3)}, ValueError, r"behavior: got shape \(3,\)"),
         ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
         ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
         ({"estimators": "fqe"}, ValueError, "in a list"),
@@ -186,41 +152,35 @@ def test_what_cannot_be_is_refused_before_anything_is_fitted(
 ) -> None:
     monkeypatch.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
     with pytest.raises(error, match=text):
-        ope.evaluate_offline(
-            of_probability(0.8), recorded(), **{"n_steps": 1, "gamma": GAMMA, "config": SMALL, **options}
-        )
+        evaluated(**options)
 
 
 def test_observations_that_an_agent_cannot_take_are_refused() -> None:
     bc = algos.DiscreteBC()
     bc.create_impl((3,), 2)
-    with pytest.raises(
-        ValueError, match=r"observations \(2,\) and actions of size 2 came, but DiscreteBC .* for \(3,\)"
-    ):
-        ope.evaluate_offline(bc, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
+    text = r"observations \(2,\) and actions of size 2 came, but DiscreteBC .* for \(3,\)"
+    with pytest.raises(ValueError, match=text):
+        evaluated(bc)
     with pytest.raises(ValueError, match="obs does not fit"):
-        ope.evaluate_offline(bc.impl, recorded(), n_steps=1, gamma=GAMMA, config=SMALL)
+        evaluated(bc.impl)
 
 
 def test_a_class_is_no_algorithm() -> None:
-    with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
-        ope.FQE(algos.DiscreteBC, SMALL).fit(recorded(), 1)
-    with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
-        ope.evaluate_offline(algos.DiscreteBC, recorded())
+    for use in (model_of, evaluated):
+        with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
+            use(algos.DiscreteBC)
 
 
 def test_a_model_that_evaluates_another_algorithm_is_refused() -> None:
     one, other = (algos.DiscreteBC() for _ in range(2))
     for each in (one, other):
         each.create_impl((2,), 2)
-    fqe = ope.FQE(one, SMALL)
-    fqe.build_with_dataset(recorded())
-    options = {"gamma": GAMMA, "fqe": fqe, "estimators": ["fqe"]}
+    fqe = model_of(one)
     with pytest.raises(ValueError, match="fqe evaluates another policy than that of algo"):
-        ope.evaluate_offline(other, recorded(), **options)
+        evaluated(other, fqe=fqe, estimators=["fqe"])
     other.copy_policy_from(one)
     for same in (one, one.impl, other):
-        assert "fqe" in ope.evaluate_offline(same, recorded(), **options)
+        assert "fqe" in evaluated(same, fqe=fqe, estimators=["fqe"])
 
 
 @pytest.mark.parametrize(
@@ -235,11 +195,7 @@ def test_only_what_the_wanted_estimates_need_is_fitted(estimators: list[str], mo
     monkeypatch.setattr(ope.FQE, "create_impl", watched("built", ope.FQE.create_impl))
     monkeypatch.setattr(ope.FQE, "fit", watched("fitted", ope.FQE.fit))
     monkeypatch.setattr("pfrl_like.ope.evaluate.fitted_behavior", watched("imitated", ope.fitted_behavior))
-    found = ope.evaluate_offline(
-        of_probability(0.8), recorded(), gamma=GAMMA, config=SMALL, interval=SETTINGS, estimators=estimators, n_steps=1,
-        show_progress=False,
-    )  # fmt: skip
-    assert set(found) == set(estimators)
+    assert set(evaluated(estimators=estimators)) == set(estimators)
     by_model = ["built", "fitted"] if {"fqe", "dr", "wdr", "magic"} & {*estimators} else []
     assert seen == by_model + ["imitated"] * (estimators != ["fqe"])
 
@@ -260,23 +216,15 @@ def test_an_estimate_that_a_policy_does_not_have_is_refused_by_name(
     text = rf"estimators is .*, but {estimators[-1]} need probabilities, and {why}"
     with monkeypatch.context() as patched, pytest.raises(ValueError, match=text):
         patched.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
-        ope.evaluate_offline(algo, recorded(False), gamma=GAMMA, config=SMALL, estimators=estimators, **options)
+        evaluated(algo, recorded(False), estimators=estimators, **options)
     for given in (None, ["fqe"]):  # without a name it is left out
-        found = ope.evaluate_offline(
-            algo, recorded(False), gamma=GAMMA, config=SMALL, estimators=given, n_steps=1, interval=SETTINGS, **options
-        )
-        assert tuple(found) == ("fqe",)
-
-
-def test_what_gives_no_distribution_is_refused() -> None:
-    with pytest.raises(TypeError, match="algo gives a Tensor, expected distributions of actions"):
-        ope.evaluate_offline(nn.Linear(2, 2), recorded(), gamma=GAMMA, n_steps=1, config=SMALL)
+        assert tuple(evaluated(algo, recorded(False), estimators=given, **options)) == ("fqe",)
 
 
 def test_one_warning_speaks_of_all_estimates() -> None:
-    options: Any = {"n_steps": 1, "gamma": GAMMA, "config": SMALL, "interval": SETTINGS}
+    rare = np.where(np.arange(2 * N) < 2, -12.0, CHANCE)  # so that the first episode outweighs all others
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
-        found = ope.evaluate_offline(of_probability(0.8), recorded(), behavior=first_outweighs(), **options)
+        found = evaluated(behavior=rare)
     of_model, of_weights = told
     assert "not judged" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
     assert of_model.filename == of_weights.filename == __file__
@@ -300,49 +248,29 @@ def test_the_warning_of_an_estimators_score_comes_from_the_line_that_asked() -> 
 )
 def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(ValueError, match=text):
-        ope.evaluate_offline(of_probability(0.8), recorded(), gamma=GAMMA, n_steps=1, **options)
+        evaluated(**options)
 
 
 def test_a_model_of_another_policy_is_refused() -> None:
     policy, data = of_probability(0.8), recorded()
-    fqe = ope.DiscreteFQE(policy, SMALL)
-    fqe.build_with_dataset(data)
-    options: Any = {"gamma": GAMMA, "behavior": np.full(2 * N, np.log(0.5)), "interval": SETTINGS}
+    fqe = model_of(policy)
     with pytest.raises(ValueError, match="fqe evaluates modes of the policy, and deterministic=False"):
-        ope.evaluate_offline(policy, data, deterministic=False, fqe=fqe, **options)
+        evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 400, 400, logger_adapter=NoopAdapterFactory(), show_progress=False)
-    for given in ({"deterministic": False, "fqe": fqe}, {"fqe": fqe}, {"n_steps": 400, "config": SMALL}):
-        found = ope.evaluate_offline(policy, data, **given, **options)  # a policy alone gives samples
+    for given in ({"deterministic": False, "fqe": fqe}, {"fqe": fqe}, {"n_steps": 400}):
+        found = evaluated(policy, behavior=CHANCE, **given)  # a policy alone gives samples
         for name in ("fqe", "dr", "wdr"):
             assert found[name].value == pytest.approx(TRUTH, abs=0.1), name
 
 
-def test_a_policy_of_other_actions_is_refused() -> None:
-    for discrete in (False, True):
-        policy = nn.Sequential(Constant(0.5), DeterministicHead()) if discrete else of_probability(0.8)
-        with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, of shape"):
-            ope.evaluate_offline(policy, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
-
-
-@pytest.mark.parametrize("algo", [algos.DQN(), algos.DiscreteBCQ(), algos.BCQ()], ids=lambda algo: type(algo).__name__)
-def test_an_estimator_of_other_actions_is_refused(algo: Any) -> None:
-    algo.create_impl((2,), 2)
-    discrete = isinstance(algo, algos.BCQ)
-    with pytest.raises(TypeError, match=f"algo gives {'continuous' if discrete else 'discrete'} actions, but those of"):
-        ope.evaluate_offline(algo, recorded(discrete), gamma=GAMMA, n_steps=1, config=SMALL)
-
-
 def test_a_policy_without_densities_is_evaluated_as_it_acts() -> None:
-    env_data = recorded(discrete=False)
-    policy = nn.Sequential(nn.Linear(2, 1), DeterministicHead())
+    data, policy = recorded(discrete=False), nn.Sequential(nn.Linear(2, 1), DeterministicHead())
     critics = [nn.Sequential(ConcatObsAndAction(), nn.Linear(3, 1)) for _ in range(2)]
     optimizers = [torch.optim.Adam(part.parameters()) for part in (policy, *critics)]
     agent = agents.TD3PlusBC(policy, *critics, *optimizers, ReplayBuffer(), GAMMA, Greedy())
-    found = ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, interval=SETTINGS)
-    assert not agent.act_deterministically and tuple(found) == ("fqe",)
-    fqe = ope.FQE(agent, SMALL)
-    fqe.build_with_dataset(env_data)
-    assert tuple(ope.evaluate_offline(agent, env_data, gamma=GAMMA, fqe=fqe, interval=SETTINGS)) == ("fqe",)
+    assert not agent.act_deterministically
+    for fqe in (None, model_of(agent, data, modes=False)):
+        assert tuple(evaluated(agent, data, fqe=fqe)) == ("fqe",)
     with pytest.raises(TypeError, match="which has no density"):
-        ope.evaluate_offline(agent, env_data, gamma=GAMMA, n_steps=3, config=SMALL, deterministic=False)
+        evaluated(agent, data, deterministic=False)

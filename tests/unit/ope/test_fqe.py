@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
+from experiment_fakes import Counting
 from fqe_parts import (
     BOX,
     DISCRETE,
@@ -17,12 +18,14 @@ from fqe_parts import (
     OBS,
     QUIET,
     LeansOn,
+    actions_of,
     built,
     data,
     fitted,
     make,
     networks,
     softmax_policy,
+    unfitted,
 )
 from pair_base import Noise
 from registry import arguments_of
@@ -32,19 +35,12 @@ from pfrl_like import agents, algos, ope
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError, NotFittedError
-from pfrl_like.explorers import AdditiveOU, ConstantEpsilonGreedy, Greedy
-from pfrl_like.loggers import (
-    CombineAdapterFactory,
-    FileAdapterFactory,
-    LoggingStrategy,
-    NoopAdapterFactory,
-    TensorboardAdapterFactory,
-)
+from pfrl_like.explorers import ConstantEpsilonGreedy, Greedy
+from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy
 from pfrl_like.online import explorers as online_explorers
-from pfrl_like.ope.policies import lying_on
 from pfrl_like.policies import GaussianHeadWithDiagonalCovariance
 from pfrl_like.preprocessing import MinMaxActionScaler, StandardRewardScaler
-from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import ReplayBuffer
 
 
 @pytest.mark.parametrize("discrete", [True, False])
@@ -65,7 +61,6 @@ def test_fit_gives_the_metrics_of_every_epoch_and_calls_back(discrete: bool) -> 
 
 
 def test_fit_learns_on_and_fitter_stops_where_it_is_left() -> None:
-    torch.manual_seed(0)
     fqe, rows = make(), data()
     for epoch, _ in fqe.fitter(rows, 50, 10, **QUIET):
         if epoch == 2:
@@ -78,17 +73,16 @@ def test_fit_learns_on_and_fitter_stops_where_it_is_left() -> None:
 
 @pytest.mark.parametrize("discrete", [True, False])
 def test_attributes_tell_what_it_is_made_of(discrete: bool) -> None:
-    fqe = make(discrete, gamma=0.9)
+    fqe, other = make(discrete, gamma=0.9), make(discrete)
     assert (fqe.impl, fqe.observation_shape, fqe.action_size, fqe.grad_step) == (None, None, None, 0)
     fqe.build_with_dataset(data(discrete))
+    other.build_with_env(Noise(DISCRETE if discrete else BOX))
     kind = agents.DiscreteFittedQEvaluation if discrete else agents.FittedQEvaluation
     assert type(fqe.impl) is kind and fqe.impl.gamma == fqe.gamma == fqe.config.gamma == 0.9
-    assert (fqe.observation_shape, fqe.action_size, fqe.batch_size) == ((OBS,), 2, 16)
+    for each in (fqe, other):
+        assert (each.observation_shape, each.action_size, each.batch_size) == ((OBS,), 2, 16)
     assert fqe.get_action_type() is (ope.ActionSpace.DISCRETE if discrete else ope.ActionSpace.CONTINUOUS)
     assert fqe.need_returns_to_go is False and isinstance(fqe.algo, LeansOn)
-    other = make(discrete)
-    other.build_with_env(Noise(DISCRETE if discrete else BOX))
-    assert (other.observation_shape, other.action_size) == ((OBS,), 2)
 
 
 @pytest.mark.parametrize("discrete", [True, False])
@@ -105,12 +99,14 @@ def test_predict_and_values_have_a_row_for_each_observation(discrete: bool) -> N
     np.testing.assert_allclose(torch.stack(single).mean(0), values, rtol=1e-4, atol=1e-6)
     with pytest.raises(ValueError, match="7 observations in x and 6 actions"):
         fqe.predict_value(x, actions[:6])
+    for none in (fqe.predict(x[:0]), fqe.sample_action(x[:0])):
+        assert none.shape == ((0,) if discrete else (0, 2))
+    assert fqe.predict_value(x[:0], actions[:0]).shape == fqe.predict_state_value(x[:0]).shape == (0,)
 
 
 @pytest.mark.parametrize("q_func_type", ["mean", "qr", "iqn", "fqf"])
 def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions(q_func_type: str) -> None:
-    fqe = make(algo=softmax_policy(), q_func_type=q_func_type, n_critics=2)
-    fqe.build_with_dataset(data())
+    fqe = unfitted(algo=softmax_policy(), q_func_type=q_func_type, n_critics=2)
     fqe.agent.act_deterministically = False
     x = torch.randn(4, OBS)
     probs = fqe.algo(x).probs.detach().numpy()
@@ -120,21 +116,6 @@ def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions
         critic.register_forward_hook(lambda *_: asked.append(1))
     np.testing.assert_allclose(fqe.predict_state_value(x), (probs * q).sum(1), rtol=1e-4, atol=1e-6)
     assert len(asked) == len(fqe.agent.critics)  # once for all actions
-
-
-def test_the_value_of_a_state_of_modes_asks_the_policy_once() -> None:
-    calls: list[int] = []
-
-    class Watched(LeansOn):
-        def predict(self, x: Any) -> Any:
-            calls.append(len(x))
-            return super().predict(x)
-
-    fqe = make(algo=Watched(True))
-    fqe.create_impl((OBS,), 2)
-    calls.clear()
-    fqe.predict_state_value(np.zeros((3, OBS)))
-    assert calls == [3]
 
 
 @pytest.mark.parametrize(
@@ -168,33 +149,17 @@ def test_observations_and_actions_that_do_not_fit_are_refused(
             fqe.predict_state_value(x)
 
 
-@pytest.mark.parametrize("discrete", [True, False])
-def test_of_no_observation_there_is_nothing_to_say(discrete: bool) -> None:
-    fqe, x = make(discrete), np.zeros((0, OBS))
-    fqe.create_impl((OBS,), 2)
-    for actions in (fqe.predict(x), fqe.sample_action(x)):
-        assert actions.shape == ((0,) if discrete else (0, 2))
-    assert fqe.predict_value(x, fqe.predict(x)).shape == fqe.predict_state_value(x).shape == (0,)
-
-
 # What it evaluates
 
 
 @pytest.mark.parametrize("name", EVALUATED)
-def test_what_an_algorithm_does_in_evaluation_is_evaluated(name: str) -> None:
+def test_what_an_algorithm_does_in_evaluation_is_evaluated_and_stays(name: str) -> None:
     discrete, make_algo = EVALUATED[name]
-    torch.manual_seed(0)
-    algo = make_algo()
+    algo, x = make_algo(), np.random.default_rng(1).normal(size=(6, OBS)).astype(np.float32)
+    expected = actions_of(algo, x)
     fqe = fitted(discrete, algo)
-    x = np.random.default_rng(1).normal(size=(6, OBS)).astype(np.float32)
-    if hasattr(algo, "predict"):
-        expected = algo.predict(x)
-    elif isinstance(algo, nn.Module):
-        expected = algo(torch.tensor(x)).probs.argmax(1)
-    else:
-        with algo.eval_mode():
-            expected = algo.batch_act([*x])
     np.testing.assert_allclose(fqe.predict(x), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(actions_of(algo, x), expected)
 
 
 def test_an_agents_features_are_the_critics_too() -> None:
@@ -203,13 +168,6 @@ def test_an_agents_features_are_the_critics_too() -> None:
     x = np.random.default_rng(0).normal(size=(3, OBS)).astype(np.float32)
     direct = fqe.agent.critics[0](torch.tensor(-2 * x)).q_values[:, 1].detach()
     np.testing.assert_allclose(fqe.predict_value(x, np.ones(3)), direct, rtol=1e-4, atol=1e-6)
-
-
-def test_the_evaluated_algorithm_is_not_changed() -> None:
-    algo = built(algos.DiscreteBC())
-    before = [parameter.clone() for parameter in algo.impl.policy.parameters()]
-    fitted(algo=algo)
-    assert all(map(torch.equal, before, algo.impl.policy.parameters()))
 
 
 # Scalers
@@ -227,13 +185,11 @@ def test_scalers_change_what_the_critics_see_and_not_what_the_policy_does() -> N
 
 
 def test_scaled_critics_are_those_of_scaled_data() -> None:
-    torch.manual_seed(0)
     scaler = MinMaxActionScaler(minimum=[0.0, 0.0], maximum=[1.0, 4.0])
     fqe = make(False, action_scaler=scaler, reward_scaler=StandardRewardScaler(mean=1.0, std=2.0))
     fqe.create_impl((OBS,), 2)
     obs, action = torch.randn(3, OBS), torch.rand(3, 2)
-    encoder = fqe.agent.critics[0].model[0] if hasattr(fqe.agent.critics[0], "model") else None
-    assert encoder is not None
+    encoder: Any = fqe.agent.critics[0].model[0]
     expected = encoder.encoder((obs, torch.stack([2 * action[:, 0] - 1, action[:, 1] / 2 - 1], 1)))
     torch.testing.assert_close(encoder((obs, action)), expected)
     zeros = torch.zeros(3)
@@ -248,14 +204,10 @@ def test_scaled_critics_are_those_of_scaled_data() -> None:
 # Data of all kinds
 
 
-@pytest.mark.parametrize("buffer", [ReplayBuffer, PrioritizedReplayBuffer])
-def test_replay_buffers_are_collected_and_learnt_from(buffer: Any) -> None:
-    fqe = make()
-    filled = fqe.collect(Noise(DISCRETE), buffer(1_000), n_steps=50, show_progress=False)
-    assert len(filled) == 50
-    fqe.fit(filled, 10, **QUIET)
-    assert fqe.grad_step == 10
-    assert type(fqe.collect(Noise(DISCRETE), n_steps=5, show_progress=False)) is ReplayBuffer
+def in_files(folder: Path) -> dict[str, Any]:
+    """Options by which a training is logged in the folder `run`."""
+    adapter = FileAdapterFactory(str(folder))
+    return {"logger_adapter": adapter, "experiment_name": "run", "with_timestamp": False, "show_progress": False}
 
 
 @pytest.mark.parametrize(
@@ -265,32 +217,27 @@ def test_replay_buffers_are_collected_and_learnt_from(buffer: Any) -> None:
 )  # fmt: skip
 def test_collected_actions_are_the_policys_and_the_explorers(explorer: Any, agrees: bool) -> None:
     fqe = make()
-    rows = MDPDataset.from_buffer(fqe.collect(Noise(DISCRETE), None, explorer, n_steps=80, show_progress=False))
-    arrays = rows.to_arrays()
+    buffer = fqe.collect(Noise(DISCRETE), None, explorer, n_steps=80, show_progress=False)
+    assert type(buffer) is ReplayBuffer and len(buffer) == 80
+    arrays = MDPDataset.from_buffer(buffer).to_arrays()
     expected = LeansOn(True).predict(arrays["observations"])
     assert (arrays["actions"] == expected).all() == agrees
 
 
-def test_deterministic_collection_takes_modes() -> None:
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_deterministic_collection_takes_modes(deterministic: bool) -> None:
     fqe = make(algo=softmax_policy())
-    modes = [
-        (lambda a: (a["actions"] == fqe.predict(a["observations"])).all())(
-            MDPDataset.from_buffer(
-                fqe.collect(Noise(DISCRETE), deterministic=deterministic, n_steps=60, show_progress=False)
-            ).to_arrays()
-        )
-        for deterministic in (True, False)
-    ]
-    assert modes == [True, False]
+    buffer = fqe.collect(Noise(DISCRETE), deterministic=deterministic, n_steps=60, show_progress=False)
+    rows = MDPDataset.from_buffer(buffer).to_arrays()
+    assert (rows["actions"] == fqe.predict(rows["observations"])).all() == deterministic
 
 
 def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
     fqe, epochs, buffer = make(), [], ReplayBuffer(1_000)
     fqe.fit_online(
         Noise(DISCRETE), buffer, n_steps=100, n_steps_per_epoch=40, update_interval=4, n_updates=2,
-        update_start_step=60, random_steps=20, eval_env=Noise(DISCRETE), show_progress=False,
-        logger_adapter=FileAdapterFactory(str(tmp_path)), experiment_name="run", with_timestamp=False,
-        callback=lambda algo, epoch, step: epochs.append((epoch, step)),
+        update_start_step=60, random_steps=20, eval_env=Noise(DISCRETE),
+        callback=lambda algo, epoch, step: epochs.append((epoch, step)), **in_files(tmp_path),
     )  # fmt: skip
     assert len(buffer) == 100 and epochs == [(1, 40), (2, 80), (3, 100)]
     assert fqe.grad_step == 2 * 10  # after steps 64, 68, ..., 100
@@ -304,41 +251,10 @@ def test_fit_online_makes_updates_when_they_are_due(tmp_path: Path) -> None:
 
 
 def test_episodes_go_on_where_an_epoch_ends() -> None:
-    class Counting(Noise):
-        """Observes how many steps were made; nothing ends an episode."""
-
-        def reset(self, **_: Any) -> Any:
-            self.t = 0
-            return np.full(OBS, 0, np.float32), {}
-
-        def step(self, action: Any) -> Any:
-            self.t += 1
-            return np.full(OBS, self.t, np.float32), 1.0, False, False, {}
-
     buffer = ReplayBuffer(100)
-    make().fit_online(Counting(DISCRETE), buffer, n_steps=20, n_steps_per_epoch=8, **QUIET)
+    make().fit_online(Counting(100), buffer, n_steps=20, n_steps_per_epoch=8, **QUIET)
     batch = buffer.sample_batch(20)
     assert sorted(batch.obs[:, 0].tolist()) == [*range(20)] and torch.equal(batch.next_obs, batch.obs + 1)
-
-
-def test_explorers_of_ones_own_choose_and_those_of_other_actions_are_refused() -> None:
-    class Always:
-        def sample(self, algo: Any, x: Any, step: int) -> int:
-            return step % 2
-
-    buffer = make().collect(Noise(DISCRETE), None, Always(), n_steps=10, show_progress=False)
-    assert sorted(buffer.sample_batch(10).action.tolist()) == [0] * 5 + [1] * 5
-    for explorer, message in ((AdditiveOU(), "made for continuous actions"), (3, "explorer is 3, expected one of")):
-        with pytest.raises(TypeError, match=message):
-            make().collect(Noise(DISCRETE), None, explorer, n_steps=1)
-
-
-def test_updates_begin_after_as_many_steps_as_those_of_estimators() -> None:
-    fqe, estimator = make(), algos.DQN(batch_size=16)
-    options: dict[str, Any] = {"n_steps": 25, "update_start_step": 20, "show_progress": False}
-    fqe.fit_online(Noise(DISCRETE), logger_adapter=NoopAdapterFactory(), **options)
-    estimator.fit_online(Noise(DISCRETE), save_metrics=False, verbose=False, **options)
-    assert fqe.grad_step == estimator.impl.optim_t == 5  # after steps 21, ..., 25
 
 
 # Logs
@@ -346,27 +262,13 @@ def test_updates_begin_after_as_many_steps_as_those_of_estimators() -> None:
 
 @pytest.mark.parametrize(("strategy", "lines"), [(LoggingStrategy.EPOCH, 3), (LoggingStrategy.STEPS, 5)])
 def test_metrics_are_logged_by_the_strategy(strategy: LoggingStrategy, lines: int, tmp_path: Path) -> None:
-    fqe = make()
-    fqe.fit(
-        data(), 25, 10, experiment_name="run", with_timestamp=False, logging_steps=5, logging_strategy=strategy,
-        logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False, save_interval=2,
-        evaluators={"one": lambda algo, episodes: 1.0},
-    )  # fmt: skip
+    options: dict[str, Any] = {"logging_steps": 5, "logging_strategy": strategy, "evaluators": {"one": lambda *_: 1.0}}
+    make().fit(data(), 25, 10, save_interval=2, **options, **in_files(tmp_path))
     folder = tmp_path / "run"
     assert len((folder / "loss.csv").read_text().splitlines()) == 1 + lines
     assert (folder / "one.csv").read_text().splitlines() == ["epoch,step,value", "1,10,1.0", "2,20,1.0", "3,25,1.0"]
     assert {path.name for path in folder.glob("model*")} == {"model_2.d3"}
     assert json.loads((folder / "params.json").read_text())["class"] == "DiscreteFQE"
-
-
-def test_the_log_tells_the_reward_convention(tmp_path: Path) -> None:
-    whole = data().to_arrays()
-    rows = (whole[name] for name in ("observations", "actions", "rewards", "terminals"))
-    told = MDPDataset(*rows, True, timeouts=whole["timeouts"], reward_convention="same_row")
-    adapter = FileAdapterFactory(str(tmp_path))
-    make().fit(told, 5, 5, experiment_name="run", with_timestamp=False, logger_adapter=adapter, show_progress=False)
-    assert json.loads((tmp_path / "run" / "params.json").read_text())["reward_convention"] == "same_row"
-    assert ope.DiscreteFQE.from_json(tmp_path / "run" / "params.json").action_size == 2
 
 
 @pytest.mark.parametrize(("interval", "n"), [(2, 1), (1, 3)])
@@ -379,30 +281,18 @@ def test_losses_logged_online_are_those_since_the_last_ones(interval: int, n: in
 
     fqe._learn = learn  # type: ignore[method-assign]
     fqe.fit_online(
-        Noise(DISCRETE), n_steps=24, n_steps_per_epoch=12, update_interval=interval, n_updates=n, show_progress=False,
-        logging_steps=6, logging_strategy=LoggingStrategy.STEPS, logger_adapter=FileAdapterFactory(str(tmp_path)),
-        experiment_name="run", with_timestamp=False,
+        Noise(DISCRETE), n_steps=24, n_steps_per_epoch=12, update_interval=interval, n_updates=n, logging_steps=6,
+        logging_strategy=LoggingStrategy.STEPS, **in_files(tmp_path),
     )  # fmt: skip
     lines = [line.split(",") for line in (tmp_path / "run" / "loss.csv").read_text().splitlines()[1:]]
     assert [int(step) for _, step, _ in lines] == [6, 12, 18, 24]
     assert [float(value) for _, _, value in lines] == np.reshape(losses, (4, -1)).mean(1).tolist()
 
 
-def test_names_have_the_time_and_adapters_are_combined(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard")
-    both = CombineAdapterFactory([FileAdapterFactory(str(tmp_path)), TensorboardAdapterFactory(str(tmp_path))])
-    make().fit(data(), 5, logger_adapter=both, show_progress=False)
-    (folder,) = tmp_path.glob("DiscreteFQE_*")
-    assert (folder / "loss.csv").exists()
-    assert [*(tmp_path / "runs" / folder.name).glob("events*")]
-
-
-def test_evaluators_of_a_list_are_called_as_the_functions_are() -> None:
-    def size(algo: Any, episodes: Any) -> float:
-        return float(len(episodes))
-
-    ((_, metrics),) = make().fit(data(), 2, evaluators=[size, size, lambda algo, episodes: 1.0], **QUIET)
-    assert [*metrics] == ["loss", "size", "size1", "<lambda>"] and metrics["size"] == metrics["size1"] == len(data())
+def test_names_have_the_time(tmp_path: Path) -> None:
+    for _ in range(2):
+        make().fit(data(), 1, logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False)
+    assert len([*tmp_path.glob("DiscreteFQE_2*/loss.csv")]) == 2
 
 
 DISCRETE_ONES: dict[str, Callable[[], Any]] = {
@@ -436,8 +326,7 @@ def test_fqe_serves_discrete_actions_as_discrete_fqe_does(kind: str, way: str) -
 NOISE = Noise(DISCRETE)
 
 
-def make_transformer() -> agents.DecisionTransformer:
-    return agents.DecisionTransformer(**arguments_of(agents.DecisionTransformer))
+TRANSFORMER = agents.DecisionTransformer(**arguments_of(agents.DecisionTransformer))
 
 
 @pytest.mark.parametrize(
@@ -454,32 +343,23 @@ def make_transformer() -> agents.DecisionTransformer:
         (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
         (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),
         (lambda: make(algo=make_agent(recurrent=True)).build_with_dataset(data()), TypeError, "recurrent"),
-        (lambda: make(False, make_transformer()).build_with_dataset(data(False)), TypeError, "more than the state"),
+        (lambda: make(False, TRANSFORMER).build_with_dataset(data(False)), TypeError, "more than the state"),
         (lambda: make().fit(data(), 0, **QUIET), ValueError, "n_steps"),
         (lambda: make().fit_online(NOISE, eval_env=NOISE), ValueError, "eval_env is env"),
-        (
-            lambda: make().fit_online(NOISE, ReplayBuffer(3), n_steps=20, **QUIET),
-            ValueError,
-            "a capacity of 3, expected at least batch_size, 16",
-        ),
+        (lambda: make().fit_online(NOISE, ReplayBuffer(3), n_steps=20, **QUIET), ValueError, "a capacity of 3"),
         (lambda: make().fit_online(NOISE, [], n_steps=1, **QUIET), TypeError, r"buffer is \[\], expected one of pfrl_"),
-        (
-            lambda: make().collect(NOISE, data(), n_steps=1, show_progress=False),
-            TypeError,
-            "buffer is .*, expected one of pfrl_like.replay_buffers",
-        ),
+        (lambda: make().collect(NOISE, data(), n_steps=1), TypeError, "buffer is .*, expected one of pfrl_"),
+        (lambda: make().collect(NOISE, explorer=3, n_steps=1), TypeError, "explorer is 3, expected one of"),
         (lambda: make().fit(data(), 1, enable_ddp=True, **QUIET), RuntimeError, "init_process_group"),
         (lambda: make(batch_size=0), ValueError, "batch_size"),
         (lambda: make(gamma=2.0), ValueError, r"gamma is 2.0, expected a number from 0 to 1"),
         (lambda: make(learning_rate=-1.0), ValueError, r"learning_rate is -1.0, expected a finite number"),
         (lambda: ope.FQE(LeansOn(True), {"gamma": 0.9}), TypeError, r"\(dict\), expected an FQEConfig, or None"),
-        (
-            lambda: make().fit(data(), 1, evaluators=[3], **QUIET),
-            TypeError,
-            r"evaluators\[0\] is 3, expected a",
-        ),
+        (lambda: make().fit(data(), 1, evaluators=[3], **QUIET), TypeError, r"evaluators\[0\] is 3, expected a"),
         (lambda: make().fit(data(), 1, evaluators={"a": 3}, **QUIET), TypeError, r"evaluators\['a'\] is 3"),
         (lambda: make().fit(data(), 1, evaluators=len, **QUIET), TypeError, "or a list of functions"),
+        (lambda: fitted().save_policy("policy.pt"), TypeError, "expected an agent or an estimator"),
+        (lambda: fitted().update(3), TypeError, "batch is a int, expected a TransitionMiniBatch or a Batch"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
@@ -489,25 +369,10 @@ def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exceptio
 
 def test_a_policy_of_gaussians_is_evaluated_by_samples_or_modes() -> None:
     policy = nn.Sequential(nn.Linear(OBS, 4), GaussianHeadWithDiagonalCovariance())
-    fqe = make(False, policy)
-    fqe.build_with_dataset(data(False))
+    fqe = unfitted(False, policy)
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert not np.allclose(fqe.sample_action(x), fqe.predict(x))
     np.testing.assert_allclose(fqe.predict(x), policy(torch.tensor(x)).mean.detach(), rtol=1e-5)
-
-
-def test_fittings_that_begin_together_have_folders_of_their_own(tmp_path: Path) -> None:
-    for _ in range(2):
-        make().fit(data(), 1, logger_adapter=FileAdapterFactory(str(tmp_path)), show_progress=False)
-    assert len([*tmp_path.iterdir()]) == 2
-
-
-def test_the_evaluated_policy_stays_on_its_device() -> None:
-    own = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
-    assert lying_on(torch.device("cpu"), own) is own
-    elsewhere = lying_on(torch.device("meta"), own)
-    assert {tensor.device.type for tensor in elsewhere.state_dict().values()} == {"meta"}
-    assert {tensor.device.type for tensor in own.state_dict().values()} == {"cpu"}
 
 
 def test_scaled_rewards_are_those_of_single_steps() -> None:

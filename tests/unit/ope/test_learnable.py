@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, make, predicted, vectors
+from estimator_parts import ALL, built, fitted, make, predicted
 
 import pfrl_like
 from pfrl_like import algos, ope
@@ -22,8 +22,7 @@ OBS = np.random.default_rng(1).normal(size=(7, 4))
 
 @pytest.mark.parametrize("name", ALL)
 def test_a_saved_estimator_is_made_again_with_what_it_had_learnt(name: str, tmp_path: Path) -> None:
-    made = make(name, scaler="standard")
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
+    made = fitted(name, scaler="standard")
     made.save(tmp_path / "model.d3")
     again = pfrl_like.load_learnable(tmp_path / "model.d3", device="cpu")
     assert type(again) is type(made) and again.observation_shape == (4,) and again.action_size == made.action_size
@@ -32,10 +31,15 @@ def test_a_saved_estimator_is_made_again_with_what_it_had_learnt(name: str, tmp_
     np.testing.assert_array_equal(predicted(again, OBS), predicted(made, OBS))
 
 
-def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> None:
-    made = make("DQN")
+def saved(name: str, folder: Path) -> Any:
+    made = make(name)
     made.create_impl((4,), 3)
-    made.save(tmp_path / "model.d3")
+    made.save(folder / "model.d3")
+    return made
+
+
+def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> None:
+    saved("DQN", tmp_path)
     code = "import sys, pfrl_like; print(type(pfrl_like.load_learnable(sys.argv[1])).__name__)"
     command = [sys.executable, "-c", code, str(tmp_path / "model.d3")]
     environment = {**os.environ, "PYTHONPATH": str(Path(pfrl_like.__file__).parents[1])}
@@ -44,9 +48,7 @@ def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> No
 
 
 def test_what_fits_no_estimator_is_refused(tmp_path: Path) -> None:
-    made = make("BC")
-    made.create_impl((4,), 2)
-    made.save(tmp_path / "model.d3")
+    made = saved("BC", tmp_path)
     with pytest.raises(TypeError, match="algo is a BC, but .*model.d3 holds a BC, expected None"):
         pfrl_like.load_learnable(tmp_path / "model.d3", algo=made)
     with pytest.raises(ValueError, match="expected 'cpu' or 'cuda:<number>'"):
@@ -68,8 +70,7 @@ def test_a_model_of_other_layers_is_refused_by_the_name_of_its_file(tmp_path: Pa
 
 @pytest.mark.parametrize("evaluated", [False, True], ids=["an estimator", "its FQE"])
 def test_a_file_is_read_once(evaluated: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = make("DQN")
-    made.create_impl((4,), 3)
+    made = built("DQN")
     if evaluated:
         made = ope.DiscreteFQE(made)
         made.create_impl((4,), 3)
@@ -87,9 +88,7 @@ def test_a_file_is_read_once(evaluated: bool, tmp_path: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("device", ["cpu:0", "cpu", False, torch.device("cpu:0")])
 def test_the_cpu_with_a_number_is_the_cpu(device: Any, tmp_path: Path) -> None:
-    made = make("DQN")
-    made.create_impl((4,), 3)
-    made.save(tmp_path / "model.d3")
+    made = saved("DQN", tmp_path)
     again = pfrl_like.load_learnable(tmp_path / "model.d3", device=device)
     assert again.impl.device == torch.device("cpu") and again.use_gpu is None
     fqe = ope.FQE(made, device=device)
@@ -101,9 +100,7 @@ def test_the_cpu_with_a_number_is_the_cpu(device: Any, tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_asked_for_by_its_number(tmp_path: Path) -> None:
-    made = make("DQN")
-    made.create_impl((4,), 3)
-    made.save(tmp_path / "model.d3")
+    saved("DQN", tmp_path)
     for device in ("cuda:99", 99):
         with pytest.raises(ValueError, match="cuda:99 was asked for"):
             pfrl_like.load_learnable(tmp_path / "model.d3", device=device)

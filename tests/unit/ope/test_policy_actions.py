@@ -67,14 +67,6 @@ def test_fqe_refuses_an_algorithm_of_other_actions_and_remains_as_it_was(name: s
     assert (fqe.impl, fqe.observation_shape, fqe.action_size, fqe.discrete_action) == (None, None, None, known)
 
 
-def test_after_a_mistake_the_right_data_are_learnt_from() -> None:
-    fqe = ope.FQE(make_agent("DoubleDQN"), config())
-    with pytest.raises(TypeError, match="algo gives discrete actions"):
-        fqe.fit(data(False), 1, **QUIET)
-    fqe.fit(data(True), 1, **QUIET)
-    assert fqe.discrete_action and fqe.grad_step == 1
-
-
 def test_an_environment_needs_every_action_of_the_policy_and_data_do_not() -> None:
     fqe = ope.FQE(categorical(3), config())
     with pytest.raises(ValueError, match="algo has 3 discrete actions, but the environment has 2"):
@@ -90,12 +82,18 @@ def test_the_actions_of_a_distribution_of_torch_are_counted() -> None:
     assert fqe.action_size == 4
 
 
+ESTIMATORS = {
+    "an estimator of indices": (lambda: built(algos.DiscreteBCQ()), False, TypeError, DISCRETE_ONES),
+    "an estimator of vectors": (lambda: built(algos.BCQ()), True, TypeError, CONTINUOUS_ONES),
+}
+
+
 @pytest.mark.parametrize("estimators", [["fqe"], ["wis"]], ids="-".join)
-@pytest.mark.parametrize("name", MISFITS)
+@pytest.mark.parametrize("name", MISFITS | ESTIMATORS)
 def test_no_estimate_is_made_of_an_algorithm_of_other_actions(
     name: str, estimators: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make, discrete, error, message = MISFITS[name]
+    make, discrete, error, message = (MISFITS | ESTIMATORS)[name]
     monkeypatch.setattr(ope.FQE, "fit", lambda *_, **__: pytest.fail("it is too late"))
     options: dict[str, Any] = {"estimators": estimators, "behavior": np.full(N, -1.0), "config": config()}
     with pytest.raises(error, match=message.format("data are")):

@@ -1,9 +1,7 @@
 import copy
-import io
 import json
 import pickle
 import warnings
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +10,28 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError, NotFittedError
-from pfrl_like.preprocessing import MinMaxActionScaler, MinMaxScaler, PixelScaler, Scaler, StandardScaler, make_scaler
+from pfrl_like.preprocessing import (
+    ClipRewardScaler,
+    ConstantShiftRewardScaler,
+    MinMaxActionScaler,
+    MinMaxRewardScaler,
+    MinMaxScaler,
+    MultiplyRewardScaler,
+    PixelScaler,
+    ReturnBasedRewardScaler,
+    Scaler,
+    StandardRewardScaler,
+    StandardScaler,
+    make_scaler,
+)
 from pfrl_like.preprocessing.scalers import SCALERS
 
 ROWS = np.array([[1.0, 10.0], [3.0, 30.0]])
 EPISODE = SimpleNamespace(observations=ROWS, actions=ROWS / 10, rewards=ROWS[:, 0])
-#: Those with statistics of a column.
-ALL = [
-    (column, name) for column, names in SCALERS.items() for name in names if name in {"pixel", "min_max", "standard"}
-]
+#: Names that alone make a scaler.
+ALL = [(column, name) for column, names in SCALERS.items() for name in names if name not in {"clip", "shift"}]
 IMAGES = np.arange(24, dtype=np.uint8).reshape(2, 3, 2, 2)
 
 
@@ -31,10 +41,11 @@ def made(name: str, column: str = "observations") -> Any:
 
 @pytest.mark.parametrize(("column", "name"), ALL)
 def test_a_scaler_reads_its_own_column(column: str, name: str) -> None:
-    scaler = made(name, column).fit([EPISODE])
-    assert (scaler.get_type(), scaler.fitted) == (name, True)
-    for value in (value for name, value in scaler.get_params().items() if name != "multiplier"):
-        assert value.shape == getattr(EPISODE, column).shape[1:]
+    longer = SimpleNamespace(observations=2 * ROWS, actions=ROWS, rewards=2 * ROWS[:, 0])
+    scaler = made(name, column).fit([EPISODE, longer])
+    assert (scaler.get_type(), scaler.column, scaler.fitted) == (name, column, True)
+    for value in scaler.get_params().values():
+        assert not isinstance(value, np.ndarray) or value.shape == getattr(EPISODE, column).shape[1:]
 
 
 @pytest.mark.parametrize(
@@ -54,12 +65,6 @@ def test_a_scaler_reads_its_own_column(column: str, name: str) -> None:
 def test_every_form_of_data_gives_the_same(data: Any) -> None:
     mean = StandardScaler().fit(data).mean
     assert mean is not None and mean.tolist() == [2.0, 20.0]
-
-
-def test_a_mapped_file_is_read(tmp_path: Path) -> None:
-    np.save(tmp_path / "rows.npy", ROWS)
-    scaler = MinMaxScaler(np.load(tmp_path / "rows.npy", mmap_mode="r"))
-    assert scaler.maximum is not None and scaler.maximum.tolist() == [3.0, 30.0]
 
 
 @pytest.mark.parametrize(
@@ -93,11 +98,6 @@ def test_nan_is_found_in_a_later_piece(monkeypatch: pytest.MonkeyPatch) -> None:
         StandardScaler(np.array([[0.0, 0.0], [0.0, 0.0], [0.0, np.nan]]))
 
 
-def test_indices_of_discrete_actions_are_refused() -> None:
-    with pytest.raises(TypeError, match="discrete actions have no scale"):
-        MinMaxActionScaler(SimpleNamespace(actions=np.array([0, 1])))
-
-
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -107,6 +107,18 @@ def test_indices_of_discrete_actions_are_refused() -> None:
         (lambda: StandardScaler(mean=[1.0], std=[-1.0]), ValueError, "negative"),
         (lambda: StandardScaler(mean=[1.0], std=[1.0, 2.0]), ValueError, "different shapes"),
         (lambda: StandardScaler(mean=[1.0], std=[np.nan]), NonFiniteError, "std"),
+        (lambda: MinMaxActionScaler(SimpleNamespace(actions=np.array([0, 1]))), TypeError, "actions have no scale"),
+        (lambda: MultiplyRewardScaler(0.0), ValueError, "multiplier is 0"),
+        (lambda: MinMaxRewardScaler(multiplier=0.0), ValueError, "multiplier is 0"),
+        (lambda: StandardRewardScaler(multiplier="a"), TypeError, "multiplier is 'a'"),  # type: ignore[arg-type]
+        (lambda: ClipRewardScaler(), ValueError, "low and high are None"),
+        (lambda: ClipRewardScaler(1.0, -1.0), ValueError, r"high is -1.0, expected no less than low, which is 1.0"),
+        (lambda: ConstantShiftRewardScaler(float("nan")), ValueError, "shift is nan"),
+        (lambda: ReturnBasedRewardScaler(return_max=1.0), ValueError, "either a dataset or return_max and return_min"),
+        (lambda: ReturnBasedRewardScaler(return_max=1.0, return_min=1.0), ValueError, "expected more than return_min"),
+        (lambda: ReturnBasedRewardScaler([np.ones(2)]), ValueError, "no span to divide by"),
+        (lambda: ReturnBasedRewardScaler([np.array([np.nan])]), NonFiniteError, "rewards of episode 0 has nan"),
+        (lambda: ReturnBasedRewardScaler(3), TypeError, "cannot fit a scaler"),
     ],
 )
 def test_statistics_that_cannot_be_right_are_refused(make: Any, error: type[Exception], message: str) -> None:
@@ -114,24 +126,62 @@ def test_statistics_that_cannot_be_right_are_refused(make: Any, error: type[Exce
         make()
 
 
-def test_an_unknown_name_is_told_the_nearest() -> None:
-    with pytest.raises(ValueError, match="'standrd'.*nearest is 'standard'"):
-        make_scaler("standrd")
-    with pytest.raises(ValueError, match="scaler of actions is 'minmax'.*nearest is 'min_max'"):
-        make_scaler("minmax", "actions")
+@pytest.mark.parametrize("scaler", [MinMaxScaler(), StandardScaler(), ReturnBasedRewardScaler()], ids=repr)
+def test_a_scaler_without_statistics_says_so(scaler: Any) -> None:
+    assert not scaler.fitted
+    for use in (scaler.transform, scaler.reverse_transform):
+        with pytest.raises(NotFittedError, match="call fit"):
+            use(torch.zeros(1, 2))
+
+
+FITTED = [
+    PixelScaler(), MinMaxScaler(ROWS), StandardScaler(ROWS), MinMaxActionScaler(ROWS), MultiplyRewardScaler(10.0),
+    ClipRewardScaler(-1.0, 1.0, multiplier=2.0), ClipRewardScaler(high=1.0),
+    ConstantShiftRewardScaler(-1.0, multiplier=3.0, multiply_first=True),
+    ReturnBasedRewardScaler(return_max=5.0, return_min=1.0),
+    MinMaxRewardScaler(maximum=4.0, minimum=1.0, multiplier=10.0),
+    StandardRewardScaler(mean=1.0, std=2.0, multiplier=10.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("scaler", FITTED, ids=lambda scaler: type(scaler).__name__)
+def test_descriptions_and_copies_make_equal_scalers(scaler: Any) -> None:
+    described = make_scaler(json.loads(json.dumps(scaler.describe())), scaler.column)
+    assert eval(repr(scaler), {type(scaler).__name__: type(scaler), "array": np.array}).describe() == scaler.describe()
+    x = torch.tensor([[-3.0, 4.0]])
+    for again in (described, pickle.loads(pickle.dumps(scaler)), copy.deepcopy(scaler)):
+        assert type(again) is type(scaler) and repr(again) == repr(scaler)
+        assert torch.equal(again.transform(x), scaler.transform(x))
+    for kind in (torch.int64, torch.uint8):
+        assert scaler.transform(torch.ones(1, 2, dtype=kind)).dtype == torch.float32
+
+
+def test_returns_are_those_of_episodes() -> None:
+    arrays = np.zeros((5, 2)), np.zeros(5, int), np.array([1.0, 2.0, 4.0, 8.0, 16.0]), np.array([0, 0, 1, 0, 1])
+    data = MDPDataset.from_arrays(*arrays, discrete_action=True)  # returns 7 and 24
+    for source in (data, data.episodes, iter(data.episodes)):
+        scaler = ReturnBasedRewardScaler().fit(source)
+        assert (scaler.return_max, scaler.return_min) == (24.0, 7.0)
+    assert ReturnBasedRewardScaler([SimpleNamespace(rewards=[1.0]), np.array([2.0, 2.0])]).return_max == 4.0
 
 
 @pytest.mark.parametrize(
-    ("scaler", "error"), [(3, TypeError), (MinMaxScaler, TypeError), ({"type": "pixel"}, ValueError), ({}, ValueError)]
+    ("scaler", "column", "error", "message"),
+    [
+        (3, "observations", TypeError, "the scaler of observations is"),
+        (MinMaxScaler, "observations", TypeError, "the scaler of observations is"),
+        ({"type": "pixel"}, "observations", ValueError, "the scaler of observations is"),
+        ({}, "observations", ValueError, "the scaler of observations is"),
+        ("standrd", "observations", ValueError, "'standrd'.*nearest is 'standard'"),
+        ("minmax", "actions", ValueError, "scaler of actions is 'minmax'.*nearest is 'min_max'"),
+        ("clip", "rewards", ValueError, "low and high are None"),
+        (MinMaxScaler(), "actions", ValueError, "a scaler of observations, not of actions"),
+        (MultiplyRewardScaler(2.0), "observations", ValueError, "a scaler of rewards, not of observations"),
+    ],
 )
-def test_what_names_no_scaler_is_refused(scaler: Any, error: type[Exception]) -> None:
-    with pytest.raises(error, match="the scaler of observations is"):
-        make_scaler(scaler)
-
-
-def test_a_scaler_of_another_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="a scaler of observations, not of actions"):
-        make_scaler(MinMaxScaler(), "actions")
+def test_what_names_no_scaler_is_refused(scaler: Any, column: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        make_scaler(scaler, column)
 
 
 def test_objects_and_none_are_taken_as_they_are() -> None:
@@ -141,15 +191,6 @@ def test_objects_and_none_are_taken_as_they_are() -> None:
     scaler = Own(ROWS)
     assert make_scaler(scaler) is scaler
     assert make_scaler(None) is None
-
-
-@pytest.mark.parametrize("name", ["min_max", "standard"])
-def test_a_scaler_without_statistics_says_so(name: str) -> None:
-    scaler = made(name)
-    assert list(scaler.get_params().values()) == [None, None]
-    for use in (scaler.transform, scaler.reverse_transform):
-        with pytest.raises(NotFittedError, match="call fit"):
-            use(torch.zeros(1, 2))
 
 
 def test_pixels_need_no_fit() -> None:
@@ -166,24 +207,11 @@ def test_floating_point_keeps_its_dtype(dtype: torch.dtype) -> None:
     assert scaler.transform(x).tolist() == [[0.0, 1.0]]
 
 
-@pytest.mark.parametrize("name", ["pixel", "min_max", "standard"])
-def test_bytes_become_floating_point(name: str) -> None:
-    scaler, x = made(name).fit(IMAGES), torch.from_numpy(IMAGES)
-    assert scaler.transform(x).dtype == torch.float32
-    assert torch.equal(scaler.transform(x), scaler.transform(x.float()))
-    torch.testing.assert_close(scaler.reverse_transform(scaler.transform(x)), x.float())
-
-
-@pytest.mark.parametrize("shape", [(4, 1), (4, 3), (2, 4), ()])
+@pytest.mark.parametrize("shape", [(4, 1), (4, 3), (2, 4), (), (2, 4, 2, 2), (2, 3, 2, 1), (3, 2)])
 def test_rows_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"fitted to rows of \(2,\)"):
-        MinMaxScaler(ROWS).transform(torch.zeros(shape))
-
-
-@pytest.mark.parametrize("shape", [(2, 4, 2, 2), (2, 3, 2, 1), (3, 2)])
-def test_images_of_another_shape_are_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match=r"fitted to rows of \(3, 2, 2\)"):
-        MinMaxScaler(IMAGES).transform(torch.zeros(shape))
+    rows = IMAGES if len(shape) == 4 or shape == (3, 2) else ROWS
+    with pytest.raises(ValueError, match=rf"fitted to rows of \({', '.join(map(str, rows.shape[1:]))},?\)"):
+        MinMaxScaler(rows).transform(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("shape", [(2,), (5, 2), (0, 2), (3, 5, 2)])
@@ -208,23 +236,11 @@ def test_a_new_fit_replaces_the_statistics() -> None:
     assert scaler.fit(ROWS * 2).transform(torch.tensor([[6.0, 60.0]])).tolist() == [[1.0, 1.0]]
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda scaler: pickle.loads(pickle.dumps(scaler))])
-def test_copies_scale_alike(copied: Any) -> None:
-    scaler, x = StandardScaler(ROWS), torch.rand(3, 2)
-    expected = scaler.transform(x)
-    assert torch.equal(copied(scaler).transform(x), expected)
-
-
 def test_parameters_are_handed_on_as_they_are() -> None:
     params = StandardScaler(ROWS).get_params()
     again = StandardScaler(**params).get_params()
     assert all(again[name] is params[name] for name in params)  # what scikit-learn's clone asks for
     assert StandardScaler(**params).get_params(deep=True)["mean"] is not params["mean"]
-
-
-def test_the_repr_makes_the_same() -> None:
-    assert repr(PixelScaler()) == "PixelScaler()"
-    assert repr(StandardScaler(mean=[1], std=[2])) == "StandardScaler(mean=array([1.]), std=array([2.]))"
 
 
 class Policy(nn.Module):
@@ -239,43 +255,20 @@ class Policy(nn.Module):
         return self.actions.reverse_transform(torch.tanh(self.layer(features)))
 
 
-POLICIES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("name", "rows"), [("standard", ROWS), ("min_max", ROWS), ("pixel", IMAGES), ("standard", IMAGES)]
 )
-
-
-def policy_and_inputs(name: str, rows: Any) -> tuple[nn.Module, torch.Tensor, torch.Tensor]:
+def test_an_exported_policy_scales(name: str, rows: Any) -> None:
     policy = Policy(made(name).fit(rows), MinMaxActionScaler(ROWS), rows[0].size)
     few = torch.from_numpy(rows) if rows.dtype == np.uint8 else torch.from_numpy(rows).float()
-    return policy, few, few.repeat(5, *[1] * (few.ndim - 1))
-
-
-@POLICIES
-def test_a_traced_policy_scales(name: str, rows: Any) -> None:
-    policy, few, many = policy_and_inputs(name, rows)
+    many = few.repeat(5, *[1] * (few.ndim - 1))
     with warnings.catch_warnings():
         warnings.simplefilter("error", torch.jit.TracerWarning)
         traced: Any = torch.jit.trace(policy, few)
-    file = io.BytesIO()
-    torch.jit.save(traced, file)
-    file.seek(0)
-    loaded = torch.jit.load(file)
-    assert torch.equal(loaded(many), policy(many))
-
-
-@POLICIES
-def test_an_exported_policy_scales(name: str, rows: Any) -> None:
-    policy, few, many = policy_and_inputs(name, rows)
+    assert torch.equal(traced(many), policy(many))
     exported = torch.export.export(policy, (few,), dynamic_shapes=({0: torch.export.Dim("batch")},), strict=False)
     torch.testing.assert_close(exported.module()(many), policy(many))
     assert torch.equal(policy(few), policy(few))  # no part of the exporter stays behind
-
-
-def test_a_description_is_json() -> None:
-    assert json.loads(json.dumps(MinMaxScaler(ROWS).describe())) == {
-        "type": "min_max",
-        "params": {"maximum": [3.0, 30.0], "minimum": [1.0, 10.0]},
-    }
 
 
 def test_flags_are_numbers() -> None:

@@ -2,23 +2,17 @@
 
 import copy
 import warnings
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from estimator_parts import QUIET, make, predicted, vectors
+from estimator_parts import QUIET, fitted, make, predicted, vectors
 
 from pfrl_like import ope
 from pfrl_like.errors import NotFittedError
 from pfrl_like.testing.play import difference
 
 OBS = np.random.default_rng(1).normal(size=(7, 4))
-
-
-def fitted(name: str, **options: Any) -> Any:
-    made = make(name, **options)
-    return made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
 
 
 def test_policies_and_q_functions_are_copied() -> None:

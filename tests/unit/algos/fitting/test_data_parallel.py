@@ -1,15 +1,23 @@
-"""Several processes that learn together."""
+"""Several processes that learn together: estimators and fitted Q evaluation."""
 
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from estimator_parts import ALL, QUIET, make, vectors
+from fqe_parts import data
+from fqe_parts import make as make_fqe
 from torch import distributed, multiprocessing, nn
+
+from pfrl_like.loggers import FileAdapterFactory, NoopAdapterFactory
+from pfrl_like.utils import set_random_seed
+
+NOTHING = NoopAdapterFactory()
 
 #: Estimators whose losses differ in what they call, how often, and how many optimisers they have.
 SEVERAL: dict[str, tuple[str, dict[str, Any]]] = {
@@ -25,8 +33,7 @@ SEVERAL: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def fitted(name: str, rank: int, enable_ddp: bool, **options: Any) -> Any:
-    torch.manual_seed(rank)
-    np.random.seed(rank)
+    set_random_seed(rank)
     made = make(name, **options)
     return made.fit(vectors(made.discrete_action, seed=rank), n_epochs=2, enable_ddp=enable_ddp, **QUIET)
 
@@ -46,12 +53,38 @@ def join(rank: int, port: int, size: int) -> None:
     distributed.init_process_group("gloo", rank=rank, world_size=size)
 
 
-def worker(rank: int, port: int, queue: Any) -> None:
+def fitted_fqe(rank: int, enable_ddp: bool, logger_adapter: Any = NOTHING) -> Any:
+    set_random_seed(rank)
+    fqe = make_fqe(batch_size=8, n_critics=2, learning_rate=0.01)
+    fqe.fit(
+        data(), 20, enable_ddp=enable_ddp, logger_adapter=logger_adapter, experiment_name="run", with_timestamp=False,
+        show_progress=False,
+    )  # fmt: skip
+    return fqe
+
+
+def several(rank: int) -> dict[str, list[Any]]:
+    found = {what: numbers(fitted(name, rank, True, **options)) for what, (name, options) in SEVERAL.items()}
+    return found | {"the same data": numbers(fitted("SAC", 0, True))}
+
+
+def one_fqe(rank: int) -> list[Any]:
+    return numbers(fitted_fqe(rank, True, FileAdapterFactory("logs")))
+
+
+def worker(use: Callable[[int], Any], rank: int, port: int) -> Any:
     torch.set_num_threads(1)
     join(rank, port, 2)
-    found = {what: numbers(fitted(name, rank, True, **options)) for what, (name, options) in SEVERAL.items()}
-    queue.put((rank, found | {"the same data": numbers(fitted("SAC", 0, True))}))
+    found = use(rank)
     distributed.destroy_process_group()
+    return found
+
+
+def in_two_processes(use: Callable[[int], Any]) -> list[Any]:
+    """What a function gives for their ranks in the processes of a group."""
+    port = free_port()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        return pool.starmap(worker, [(use, rank, port) for rank in range(2)], chunksize=1)
 
 
 def free_port() -> int:
@@ -62,18 +95,19 @@ def free_port() -> int:
 
 @pytest.mark.slow
 def test_two_processes_have_the_same_networks_that_have_learnt_from_both() -> None:
-    context = multiprocessing.get_context("spawn")
-    queue, port = context.Queue(), free_port()
-    processes = [context.Process(target=worker, args=(rank, port, queue)) for rank in range(2)]
-    for process in processes:
-        process.start()
-    found = dict(queue.get(timeout=200) for _ in processes)
-    for process in processes:
-        process.join()
+    found = in_two_processes(several)
     for what, (name, options) in SEVERAL.items():
         assert alike(found[0][what], found[1][what]), what
         assert not alike(found[0][what], numbers(fitted(name, 0, False, **options))), what
     assert alike(found[1]["the same data"], numbers(fitted("SAC", 0, False)))  # gradients are means, not sums
+
+
+def test_two_processes_evaluate_alike_by_the_data_of_both() -> None:
+    first, second = in_two_processes(one_fqe)
+    alone = numbers(fitted_fqe(0, False))
+    assert alike(first, second) and all(np.isfinite(each).all() for each in first)
+    assert not all(map(np.allclose, first, alone))
+    assert len(Path("logs/run/loss.csv").read_text().splitlines()) == 2  # process 0 alone logs
 
 
 @pytest.fixture
@@ -91,6 +125,11 @@ def test_one_process_learns_as_without_a_group(name: str) -> None:
     alone = fitted(name, 0, False)
     assert alike(together, numbers(alone))
     assert all(step.wrapper is None for step in alone.impl.gradient_steps.values())
+
+
+@pytest.mark.usefixtures("group")
+def test_one_process_evaluates_as_without_a_group() -> None:
+    assert alike(numbers(fitted_fqe(0, True)), numbers(fitted_fqe(0, False)))
 
 
 def test_without_a_group_it_is_refused() -> None:

@@ -9,18 +9,18 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make, vectors
+from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, assert_same_parameters, images, make, vectors
 
 from pfrl_like import algos, ope
 from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.epochs import NOT_CALLED
-from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dynamics import MOPO
 from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.utils import set_random_seed
 
 
 @pytest.fixture(autouse=True)
@@ -44,19 +44,13 @@ class Counting:
 
 def seeded(use: Any) -> Any:
     with isolated_rng():
-        torch.manual_seed(0)
-        np.random.seed(0)
+        set_random_seed(0)
         return use()
 
 
 def fitted(made: Any, episodes: Any = None, **options: Any) -> Any:
     episodes = vectors(made.discrete_action) if episodes is None else episodes
     return seeded(lambda: made.fit(episodes, **{"n_epochs": 2, **QUIET, **options}))
-
-
-def assert_same_parameters(one: Any, other: Any) -> None:
-    expected = parameters_of(other.impl)
-    assert all(torch.equal(tensor, expected[key]) for key, tensor in parameters_of(one.impl).items())
 
 
 @pytest.mark.parametrize("name", [*ALL, "MOPO"])
@@ -89,44 +83,33 @@ def test_what_an_override_does_with_a_minibatch_is_learnt_from() -> None:
     assert_same_parameters(fitted(Halved(**SMALL), wholes), fitted(algos.TD3(**SMALL), halves))
 
 
+def own(update: Any) -> Any:
+    """A DQN whose updates are those of a function of it, the number of the step and the minibatch."""
+    return type("Own", (algos.DQN,), {"update": lambda self, epoch, total_step, batch: update(self, total_step, batch)})
+
+
+def learn(made: Any, step: int, batch: Any) -> list[float]:
+    return algos.DQN.update(made, 0, step, batch)
+
+
 def test_losses_of_an_override_are_averaged_and_logged() -> None:
-    class Named(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            (loss,) = super().update(epoch, total_step, batch)
-            return {"value_loss": 2 * loss, "step": float(total_step)}
+    def metrics(update: Any) -> Any:
+        return seeded(lambda: list(own(update)(**SMALL).fitter(vectors(True), 1, **QUIET)))[0][1]
 
-    class Listed(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            return [2 * loss for loss in super().update(epoch, total_step, batch)]
-
-    class Silent(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> None:
-            pass
-
-    def metrics(kind: Any) -> Any:
-        return seeded(lambda: list(kind(**SMALL).fitter(vectors(True), 1, **QUIET)))[0][1]
-
-    loss = metrics(algos.DQN)["value_loss"]
-    assert metrics(Named) == {"value_loss": pytest.approx(2 * loss), "step": 3.0}
-    assert metrics(Listed) == {"value_loss": pytest.approx(2 * loss)}
-    assert np.isnan(metrics(Silent)["value_loss"])
+    loss = metrics(learn)["value_loss"]
+    named = metrics(lambda made, step, batch: {"value_loss": 2 * learn(made, step, batch)[0], "step": float(step)})
+    assert named == {"value_loss": pytest.approx(2 * loss), "step": 3.0}
+    assert metrics(lambda *args: [2 * loss for loss in learn(*args)]) == {"value_loss": pytest.approx(2 * loss)}
+    assert np.isnan(metrics(lambda *args: None)["value_loss"])
 
 
 def test_an_override_may_learn_twice_or_not_at_all() -> None:
-    class Twice(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            super().update(epoch, total_step, batch)
-            return super().update(epoch, total_step, batch)
-
-    class Never(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            return [0.0]
-
-    never = fitted(Never(**SMALL))
-    before = seeded(lambda: make("DQN"))
+    never, before = fitted(own(lambda *args: [0.0])(**SMALL)), seeded(lambda: make("DQN"))
     seeded(lambda: before.create_impl((4,), 3))
     assert_same_parameters(never, before)
-    twice, once = fitted(Twice(**SMALL), n_steps=1), fitted(algos.DQN(**SMALL), n_steps=1)
+    twice, once = (
+        fitted(kind(**SMALL), n_steps=1) for kind in (own(lambda *args: [learn(*args), learn(*args)][1]), algos.DQN)
+    )
     weights = [next(made.impl.model.parameters()) for made in (twice, once)]
     assert not torch.equal(*weights)
 
@@ -196,48 +179,41 @@ def test_an_override_is_called_online(buffer: Any) -> None:
         assert torch.equal(*samples)
 
 
-def test_priorities_stay_where_an_override_learns_in_another_way() -> None:
-    class Never(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> None:
-            assert np.isnan(batch.rewards).all() and (batch.next_actions == -1).all()  # nobody has told them
+def looking(seen: list[TransitionMiniBatch]) -> Any:
+    """A DQN that shows its minibatches."""
+    return own(lambda made, step, batch: seen.append(batch) or learn(made, step, batch))
 
+
+def test_priorities_stay_where_an_override_learns_in_another_way() -> None:
+    seen: list[TransitionMiniBatch] = []
     memory = PrioritizedReplayBuffer(200)
-    Never(**SMALL).fit_online(gymnasium.make("CartPole-v1"), memory, n_steps=30, **QUIET)
+    kind = own(lambda made, step, batch: seen.append(batch))
+    kind(**SMALL).fit_online(gymnasium.make("CartPole-v1"), memory, n_steps=30, **QUIET)
     assert len(set(memory.sample_batch(16, 0.9).weight.tolist())) == 1
+    for batch in seen:
+        assert np.isnan(batch.rewards).all() and (batch.next_actions == -1).all()  # nobody has told them
 
 
 def test_an_override_sees_imagined_transitions_and_stacked_frames() -> None:
     seen: list[TransitionMiniBatch] = []
-
-    class Looking(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            seen.append(batch)
-            return super().update(epoch, total_step, batch)
-
     dynamics = fitted(MOPO(**SMALL, discrete_action=True, n_transitions=20, horizon=3), vectors(True))
-    fitted(Looking(**SMALL, dynamics=dynamics), n_epochs=1)
+    fitted(looking(seen)(**SMALL, dynamics=dynamics), n_epochs=1)
     rows = np.concatenate([batch.observations for batch in seen])
     recorded = {row.tobytes() for row in vectors(True).observations}
     assert len(rows) == 16 * 11  # of 120 recorded ones and 60 imagined ones, of which 20 begin in recorded states
     assert 16 * 11 - 40 <= sum(row.tobytes() in recorded for row in rows) < 16 * 11
     seen.clear()
-    fitted(Looking(batch_size=16, n_frames=2, encoder_params=SMALL_FILTERS), images(True), n_epochs=1)
+    fitted(looking(seen)(batch_size=16, n_frames=2, encoder_params=SMALL_FILTERS), images(True), n_epochs=1)
     assert seen[0].observations.shape == (16, 2, 16, 16)
 
 
 def test_imagined_transitions_are_shown_in_the_convention_of_the_recorded_ones() -> None:
     seen: list[TransitionMiniBatch] = []
-
-    class Looking(algos.DQN):
-        def update(self, epoch: int, total_step: int, batch: Any) -> Any:
-            seen.append(batch)
-            return super().update(epoch, total_step, batch)
-
-    shown, arrays = MDPDataset, vectors(True).to_arrays()
+    arrays = vectors(True).to_arrays()
     columns = [arrays[name] for name in ("observations", "actions", "rewards", "terminals")]
-    recorded = shown(*columns, discrete_action=True, reward_convention="same_row")
+    recorded = MDPDataset(*columns, discrete_action=True, reward_convention="same_row")
     dynamics = fitted(MOPO(**SMALL, discrete_action=True, n_transitions=20, horizon=3), recorded)
-    fitted(Looking(**SMALL, dynamics=dynamics), recorded, n_epochs=1)
+    fitted(looking(seen)(**SMALL, dynamics=dynamics), recorded, n_epochs=1)
     assert {batch.reward_convention for batch in seen} == {"same_row"}
     for batch in seen:
         np.testing.assert_allclose(batch.rewards, batch.action_rewards)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from estimator_parts import ALL, FEW, QUIET, SMALL, make, vectors
@@ -12,6 +11,7 @@ from pfrl_like.algos.fitting.base import ESTIMATORS
 from pfrl_like.algos.fitting.hyperparameters import parameters_of
 from pfrl_like.dynamics import MOPO
 from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.utils import set_random_seed
 
 #: What networks are made of, or begin with.
 KEPT = {
@@ -50,8 +50,7 @@ def built(name: str, **options: Any) -> Any:
 def learnt(made: Any) -> dict[str, torch.Tensor]:
     """The parameters after some updates, which are the same ones every time."""
     with isolated_rng():
-        torch.manual_seed(1)
-        np.random.seed(1)
+        set_random_seed(1)
         made.fit(vectors(made.discrete_action), n_epochs=2, **QUIET)
     return parameters_of(made.impl)
 

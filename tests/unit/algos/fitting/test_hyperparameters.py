@@ -2,13 +2,14 @@
 
 import copy
 import inspect
+import operator
 import pickle
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL, make, predicted, vectors
+from estimator_parts import ALL, QUIET, SMALL, built, make, predicted, vectors
 from torch import nn
 
 from pfrl_like import algos
@@ -22,28 +23,11 @@ from pfrl_like.augmentation import AugmentationPipeline
 from pfrl_like.nn import ActivityPenalty
 from pfrl_like.preprocessing import MinMaxRewardScaler, MinMaxScaler, StandardScaler
 
-VALUED = [name for name in ALL if hasattr(algos.fitting.base.ESTIMATORS[name], "q_func_type")]
-CONTINUOUS = [name for name in VALUED if not algos.fitting.base.ESTIMATORS[name].discrete_action]
 OBS = np.random.default_rng(1).normal(size=(7, 4)).astype(np.float32)
 
 
 def having(parameter: str) -> list[str]:
     return [name for name in ALL if parameter in algos.fitting.base.ESTIMATORS[name].defaults()]
-
-
-def built(name: str, **options: Any) -> Any:
-    made = make(name, **options)
-    made.create_impl((4,), 3 if made.discrete_action else 2)
-    return made
-
-
-def optimizer(made: Any, *names: str) -> torch.optim.Optimizer:
-    steps = made.impl.gradient_steps
-    return next(steps[name].optimizer for name in names if name in steps)
-
-
-CRITIC = ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer")
-ACTOR = ("policy_optimizer", "actor_optimizer")
 
 
 def test_what_is_shown_is_what_was_changed() -> None:
@@ -73,80 +57,51 @@ def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> No
         assert hasattr(kind(), parameter)
 
 
-@pytest.mark.parametrize("name", having("learning_rate"))
-def test_learning_rates_are_those_of_the_only_optimiser(name: str) -> None:
-    made = built(name, learning_rate=0.0123, eps=0.5)
-    assert optimizer(made, "optimizer").defaults["lr"] == 0.0123 and optimizer(made, "optimizer").defaults["eps"] == 0.5
+#: Optimisers by the hyperparameters that are their learning rates; an agent has one of several names.
+OPTIMIZERS = {
+    "learning_rate": ("optimizer",), "actor_learning_rate": ("policy_optimizer", "actor_optimizer"),
+    "critic_learning_rate": ("q_func1_optimizer", "critic_optimizer", "v_func_optimizer"),
+    "temp_learning_rate": ("temperature_optimizer",), "alpha_learning_rate": ("alpha_optimizer",),
+    "imitator_learning_rate": ("imitator_optimizer",),
+}  # fmt: skip
+OF_OPTIMIZERS = {"eps": 0.25, "momentum": 0.7, "actor_weight_decay": 0.3}
 
 
-@pytest.mark.parametrize("name", having("actor_learning_rate"))
-def test_policies_and_critics_have_learning_rates_of_their_own(name: str) -> None:
-    made = built(name, actor_learning_rate=0.012, critic_learning_rate=0.034)
-    actor, critic = optimizer(made, *ACTOR), optimizer(made, *CRITIC)
-    assert (actor.defaults["lr"], critic.defaults["lr"]) == (0.012, 0.034)
-    params = {id(param) for group in critic.param_groups for param in group["params"]}
-    assert params.isdisjoint(map(id, made.impl.policy.parameters()))
+@pytest.mark.parametrize("name", ALL)
+def test_optimisers_have_rates_of_their_own(name: str) -> None:
+    known = algos.fitting.base.ESTIMATORS[name].defaults().keys()
+    rates = {rate: 0.01 * i for i, rate in enumerate(OPTIMIZERS, 1) if rate in known}
+    others = {option: value for option, value in OF_OPTIMIZERS.items() if option in known}
+    made = built(name, **rates, **others)
+    found = [next(getattr(made.impl, each) for each in OPTIMIZERS[rate] if hasattr(made.impl, each)) for rate in rates]
+    assert [each.defaults["lr"] for each in found] == [*rates.values()]
+    main = found[: 1 if "learning_rate" in rates else 2]
+    for option in {"eps", "momentum"} & others.keys():
+        assert {each.defaults[option] for each in main} == {others[option]}
+    if "actor_weight_decay" in known:
+        assert [each.defaults["weight_decay"] for each in main] == [0.3, 0]
+    params = [{id(param) for group in each.param_groups for param in group["params"]} for each in main]
+    assert len(set().union(*params)) == sum(map(len, params))
 
 
-@pytest.mark.parametrize("name", [name for name in having("eps") if name in having("actor_learning_rate")])
-def test_eps_is_that_of_all_optimisers(name: str) -> None:
-    made = built(name, eps=0.25)
-    assert {optimizer(made, *names).defaults["eps"] for names in (ACTOR, CRITIC)} == {0.25}
+#: Numbers that agents keep, and where.
+REACHED = {
+    name: name for name in (
+        "gamma", "lam", "beta", "max_weight", "action_flexibility", "mmd_sigma", "alpha_threshold", "n_action_samples",
+        "n_actor_updates", "n_critic_updates", "batch_size_per_update", "target_update_interval",
+    )
+} | {"initial_temperature": "temperature", "initial_alpha": "alpha", "latent_size": "imitator.latent_size"}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "parameter", "attribute", "value"),
-    [
-        ("SAC", "temp_learning_rate", "temperature_optimizer", 0.07),
-        ("CQL", "temp_learning_rate", "temperature_optimizer", 0.07),
-        ("CQL", "alpha_learning_rate", "alpha_optimizer", 0.07),
-        ("BEAR", "temp_learning_rate", "temperature_optimizer", 0.07),
-        ("BEAR", "alpha_learning_rate", "alpha_optimizer", 0.07),
-        ("BEAR", "imitator_learning_rate", "imitator_optimizer", 0.07),
-        ("BCQ", "imitator_learning_rate", "imitator_optimizer", 0.07),
-    ],
-)
-def test_learnt_weights_have_learning_rates(name: str, parameter: str, attribute: str, value: float) -> None:
-    assert getattr(built(name, **{parameter: value}).impl, attribute).defaults["lr"] == value
-
-
-@pytest.mark.parametrize(
-    ("name", "parameter", "attribute", "value"),
-    [
-        ("SAC", "initial_temperature", "temperature", 0.3),
-        ("CQL", "initial_alpha", "alpha", 0.3),
-        ("CQL", "alpha_threshold", "alpha_threshold", 3.0),
-        ("CQL", "n_action_samples", "n_action_samples", 3),
-        ("AWAC", "lam", "lam", 0.3),
-        ("AWAC", "n_action_samples", "n_action_samples", 3),
-        ("AWAC", "max_weight", "max_weight", 3.0),
-        ("AWR", "lam", "lam", 0.3),
-        ("AWR", "beta", "beta", 0.3),
-        ("AWR", "max_weight", "max_weight", 3.0),
-        ("AWR", "n_actor_updates", "n_actor_updates", 5),
-        ("AWR", "n_critic_updates", "n_critic_updates", 5),
-        ("AWR", "batch_size_per_update", "batch_size_per_update", 5),
-        ("DiscreteAWR", "beta", "beta", 0.3),
-        ("DiscreteBC", "beta", "beta", 0.1),
-        ("BCQ", "action_flexibility", "action_flexibility", 0.2),
-        ("BCQ", "beta", "beta", 0.2),
-        ("BCQ", "lam", "lam", 0.2),
-        ("BCQ", "n_action_samples", "n_action_samples", 7),
-        ("BEAR", "lam", "lam", 0.2),
-        ("BEAR", "n_action_samples", "n_action_samples", 7),
-        ("BEAR", "mmd_sigma", "mmd_sigma", 7.0),
-        ("BEAR", "initial_alpha", "alpha", 0.3),
-        ("BEAR", "alpha_threshold", "alpha_threshold", 0.3),
-        ("BEAR", "initial_temperature", "temperature", 0.3),
-        ("DiscreteBCQ", "action_flexibility", "action_flexibility", 0.2),
-        ("DiscreteBCQ", "beta", "beta", 0.2),
-        ("DQN", "target_update_interval", "target_update_interval", 17.0),
-    ],
-)
-def test_hyperparameters_reach_the_agent(name: str, parameter: str, attribute: str, value: float) -> None:
-    made = built(name, **{parameter: value})
-    assert getattr(made.impl, attribute) == pytest.approx(value)
-    assert getattr(made, parameter) == value
+@pytest.mark.parametrize("name", ALL)
+def test_numbers_reach_the_agent(name: str) -> None:
+    known = algos.fitting.base.ESTIMATORS[name].defaults()
+    given = {
+        each: 2 * known[each] if isinstance(known[each], int) else known[each] / 2 for each in known.keys() & REACHED
+    }
+    made = built(name, **given)
+    assert {param: operator.attrgetter(REACHED[param])(made.impl) for param in given} == pytest.approx(given)
+    assert made.get_params().items() >= given.items()
 
 
 @pytest.mark.parametrize("name", having("clip_delta"))
@@ -159,11 +114,6 @@ def test_clip_delta_makes_errors_beyond_1_count_linearly(name: str) -> None:
         losses.append(stats["loss"])
     assert (error > 1).all()  # where the Huber loss is error - 1/2
     assert torch.allclose(losses[0] - losses[1], (error.square() / 2 - (error - 0.5)).mean())
-
-
-@pytest.mark.parametrize("name", having("gamma"))
-def test_gamma_discounts(name: str) -> None:
-    assert built(name, gamma=0.5).impl.gamma == 0.5
 
 
 @pytest.mark.parametrize("name", having("tau"))
@@ -202,10 +152,7 @@ def test_there_are_so_many_critics(name: str, n: int) -> None:
 def test_critics_share_an_encoder(name: str) -> None:
     def count(**options: Any) -> int:
         agent = built(name, n_critics=2, **options).impl
-        network = (
-            agent.model if agent.__class__.__name__ in {"DQN", "DoubleDQN", "DiscreteCQL", "DiscreteBCQ"} else None
-        )
-        network = getattr(agent, "q_func1", getattr(agent, "q_func", None)) if network is None else network
+        network = next(getattr(agent, each) for each in ("q_func1", "q_func", "model") if hasattr(agent, each))
         return sum(param.numel() for param in network.parameters())
 
     encoder = 16 * (1 + (4 if algos.fitting.base.ESTIMATORS[name].discrete_action else 6))
@@ -229,33 +176,25 @@ def test_bootstrapped_critics_learn_from_different_rows(name: str) -> None:
     assert spread(False) == pytest.approx(0, abs=1e-6) and spread(True) > 1e-6
 
 
-@pytest.mark.parametrize(
-    ("q_func_type", "kind"),
-    [
-        ("mean", DiscreteActionValue),
-        ("qr", QuantileDiscreteActionValue),
-        ("iqn", ImplicitQuantileActionValue),
-        ("fqf", FullyParametrizedActionValue),
-    ],
-)
+Q_FUNCTIONS: dict[str, Any] = {
+    "mean": DiscreteActionValue, "qr": QuantileDiscreteActionValue, "iqn": ImplicitQuantileActionValue,
+    "fqf": FullyParametrizedActionValue,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("q_func_type", Q_FUNCTIONS)
 @pytest.mark.parametrize("name", having("q_func_type"))
-def test_q_functions_give_what_their_type_says(name: str, q_func_type: str, kind: type[Any]) -> None:
+def test_q_functions_give_what_their_type_says(name: str, q_func_type: str) -> None:
     made = built(name, q_func_type=q_func_type)
-    if made.discrete_action:
-        value = made.impl.model(torch.tensor(OBS))
-    else:
-        value = made.impl.critics[0]((torch.tensor(OBS), torch.zeros(7, 2)))
-    assert type(value) is kind
-    made.update(0, 0, vectors(made.discrete_action).sample(16))
-    actions = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
+    obs, discrete = torch.tensor(OBS), made.discrete_action
+    value = made.impl.model(obs) if discrete else made.impl.critics[0]((obs, torch.zeros(7, 2)))
+    assert type(value) is Q_FUNCTIONS[q_func_type]
+    made.update(0, 0, vectors(discrete).sample(16))
+    actions = np.zeros(7, int) if discrete else np.zeros((7, 2))
     np.testing.assert_array_equal(made.predict_value(OBS, actions), made.predict_value(OBS, actions))
-    if made.discrete_action and name != "DiscreteBCQ":
-        np.testing.assert_array_equal(made.predict(OBS), made.predict(OBS))
-
-
-def test_another_type_of_q_function_is_refused() -> None:
+    np.testing.assert_array_equal(predicted(made, OBS), predicted(made, OBS))
     with pytest.raises(ValueError, match="q_func_type is 'mode', expected one of 'mean', 'qr', 'iqn', 'fqf'"):
-        built("DQN", q_func_type="mode")
+        built(name, q_func_type="mode")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -301,27 +240,14 @@ def test_minibatches_are_augmented_as_often_as_asked_for(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["DDPG", "TD3"])
-def test_regularising_keeps_what_tanh_is_applied_to_small(name: str) -> None:
-    def size(**options: Any) -> float:
-        torch.manual_seed(0)
-        np.random.seed(0)
-        made = make(name, actor_learning_rate=1e-2, **options)
-        made.fit(vectors(False), n_epochs=10, **QUIET)
-        before_tanh = nn.Sequential(*list(made.impl.policy)[:2])
-        with torch.no_grad():
-            return float(before_tanh(torch.tensor(OBS)).square().mean())
-
-    assert size(regularizing_rate=10.0) < 0.1 * size(regularizing_rate=0.0)
+def test_what_tanh_is_applied_to_is_regularised(name: str) -> None:
     made = built(name, reguralizing_rate=0.5)
     assert made.regularizing_rate == made.reguralizing_rate == 0.5
-    assert [part.rate for part in made.impl.policy if isinstance(part, ActivityPenalty)] == [0.5]
+    layer, penalty, *_ = made.impl.policy[1:]
+    assert isinstance(layer, nn.Linear) and isinstance(penalty, ActivityPenalty) and penalty.rate == 0.5
     unbuilt = make(name)
     unbuilt.reguralizing_rate = 0.25
     assert unbuilt.regularizing_rate == 0.25 and unbuilt.get_params()["regularizing_rate"] == 0.25
-
-
-def test_latent_vectors_have_their_size() -> None:
-    assert built("BCQ", latent_size=5).impl.imitator.latent_size == 5
 
 
 def test_noise_on_target_actions_has_its_size_and_bound() -> None:
@@ -331,32 +257,9 @@ def test_noise_on_target_actions_has_its_size_and_bound() -> None:
     assert float(smooth(torch.ones(1000, 2)).max()) == 1.0
 
 
-def test_weights_of_policies_decay() -> None:
-    made = built("AWAC", actor_weight_decay=0.3)
-    assert optimizer(made, *ACTOR).defaults["weight_decay"] == 0.3
-    assert optimizer(made, *CRITIC).defaults["weight_decay"] == 0
-
-
-@pytest.mark.parametrize("name", ["AWR", "DiscreteAWR"])
-def test_both_descents_of_awr_have_momentum(name: str) -> None:
-    made = built(name, momentum=0.7)
-    assert {optimizer(made, *names).defaults["momentum"] for names in (ACTOR, CRITIC)} == {0.7}
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_minibatches_have_the_size_asked_for(name: str) -> None:
-    seen: list[int] = []
-    made = make(name, batch_size=30)
-    made.create_impl((4,), 3 if made.discrete_action else 2)
-    made.impl.augment = lambda batch: seen.append(len(batch)) or batch
-    made.fit(vectors(made.discrete_action), n_epochs=1, **QUIET)
-    assert seen == [30] * 4
-
-
 def test_a_pass_takes_each_transition_once() -> None:
     seen: list[torch.Tensor] = []
-    made = make("DQN", batch_size=24)
-    made.create_impl((4,), 3)
+    made = built("DQN", batch_size=24)
     made.impl.augment = lambda batch: seen.append(batch.obs) or batch
     data = vectors(True)
     made.fit(data, n_epochs=2, **QUIET)
@@ -365,29 +268,7 @@ def test_a_pass_takes_each_transition_once() -> None:
     assert not torch.equal(torch.cat(seen[:5]), torch.cat(seen[5:]))
 
 
-def test_a_model_adds_transitions_at_the_beginning_of_every_epoch() -> None:
-    class Model:
-        calls = 0
-
-        def generate(self, algo: Any, transitions: Any) -> Any:
-            assert len(transitions) == 120 and algo.impl is not None
-            self.calls += 1
-            return [transition for episode in vectors(False, seed=1) for transition in episode][:40]
-
-    model, seen = Model(), []
-    made = make("SAC", batch_size=20, dynamics=model)
-    made.create_impl((4,), 2)
-    made.impl.augment = lambda batch: seen.append(batch.obs) or batch
-    made.fit(vectors(False), n_epochs=3, **QUIET)
-    assert model.calls == 3 and len(seen) == 24
-    assert len(torch.cat(seen[:8]).unique(dim=0)) == 160
-
-
-CHOSEN: dict[str, Any] = {
-    "scaler": "standard",
-    "reward_scaler": "min_max",
-    "augmentation": ["single_amplitude_scaling"],
-}
+CHOSEN = {"scaler": "standard", "reward_scaler": "min_max", "augmentation": ["single_amplitude_scaling"]}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -461,8 +342,10 @@ def test_the_constructor_tells_how_many_epochs_fit_has() -> None:
         made.fit(data, *args, epoch_callback=lambda algo, epoch, step: epochs.append(epoch), **options, **QUIET)
         return len(epochs)
 
-    assert (n_epochs(), n_epochs(None), n_epochs(1), n_epochs(n_epochs=3)) == (2, 2, 1, 3)
+    assert (n_epochs(), n_epochs(None), n_epochs(1), n_epochs(n_epochs=3), n_epochs(None, 1)) == (2, 2, 1, 3, 1)
     assert (len(list(made.fitter(data, **QUIET))), len(list(made.fitter(data, 1, **QUIET)))) == (2, 1)
     assert made.__sklearn_clone__().n_epochs == 2 and made.set_params(n_epochs=3).n_epochs == 3
     with pytest.raises(ValueError, match="n_epochs is 0"):
         make("DQN", n_epochs=0).create_impl((4,), 3)
+    with pytest.raises(TypeError, match=r"n_epochs is \[0\.5\]"):
+        n_epochs([0.5])

@@ -9,7 +9,6 @@ from estimator_parts import QUIET, make, vectors
 
 import pfrl_like.dynamics  # noqa: F401 - MOPO is an estimator, too
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.errors import NonFiniteError
 from pfrl_like.testing.play import difference
 
 DISCRETE = ["DQN", "DiscreteBC", "DiscreteAWR", "discrete MOPO"]
@@ -90,14 +89,6 @@ def test_what_is_no_array_of_real_numbers_is_refused_by_name(bad: Any) -> None:
 def test_what_is_no_shape_of_observations_is_refused_by_name(shape: Any) -> None:
     with pytest.raises(ValueError, match="observation_shape is .*, expected the shape of one array"):
         make("CQL").create_impl(shape, 2)
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_values_of_actions_that_are_no_numbers_are_refused(bad: float) -> None:
-    with pytest.raises(NonFiniteError, match="action has .*, expected finite numbers"):
-        built("CQL", 2).predict_value(np.zeros((2, 4)), np.array([[0.0, bad], [0.0, 0.0]]))
-    with pytest.raises(NonFiniteError, match="action has .*, expected finite numbers"):
-        built("DQN", 2).predict_value(np.zeros((2, 4)), np.array([0.0, bad]))
 
 
 def test_discrete_actions_have_no_width() -> None:

@@ -4,11 +4,12 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import experiment_fakes
 import gymnasium
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, make
+from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make
 
 from pfrl_like import algos, explorers
 from pfrl_like.dataset import MDPDataset
@@ -20,25 +21,26 @@ from pfrl_like.replay_buffers import HindsightReplayBuffer, PrioritizedReplayBuf
 from pfrl_like.wrappers.frames import FrameStack
 
 
-class Counting(gymnasium.Env):
+class Counting(experiment_fakes.Counting):
     """Observes how many steps were made, over ten; the reward is the same number; ends after 7 steps."""
 
     def __init__(self, discrete: bool, shape: tuple[int, ...] = (2,)) -> None:
+        super().__init__(7)
         self.observation_space = gymnasium.spaces.Box(0, 255, shape, np.float32)
         self.action_space = gymnasium.spaces.Discrete(3) if discrete else gymnasium.spaces.Box(-1, 1, (2,), np.float32)
         self.actions: list[Any] = []
 
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        self.count = 0
-        return self._obs(), {}
-
     def step(self, action: Any) -> Any:
         self.actions.append(action)
-        self.count += 1
-        return self._obs(), float(self.count), self.count == 7, False, {}
+        self.reward = float(self.step_in_episode + 1)
+        return super().step(action)
 
     def _obs(self) -> Any:
-        return np.full(self.observation_space.shape, self.count / 10, np.float32)
+        return np.full(self.observation_space.shape, self.step_in_episode / 10, np.float32)
+
+
+#: Twenty steps, from which nothing is learnt.
+COLLECTED: dict[str, Any] = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0, **QUIET}
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -100,13 +102,14 @@ def test_explorers_choose(explorer: Any, chosen: set[int]) -> None:
     assert set(map(int, env.actions)) == chosen
 
 
-def test_noise_explores_for_deterministic_policies() -> None:
-    env = Counting(False)
-    made = make("DDPG").fit_online(
-        env, None, NormalNoise(0.0, 0.3), n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=0, **QUIET
-    )
-    greedy = made.predict(np.array([[i % 7 / 10] * 2 for i in range(20)], np.float32))
-    assert 0.05 < np.abs(np.array(env.actions) - greedy).mean() < 0.6
+def test_noise_explores_for_deterministic_policies_in_one_training() -> None:
+    env, made = Counting(False), make("DDPG")
+    obs, differences = np.array([[i % 7 / 10] * 2 for i in range(20)], np.float32), []
+    for explorer in (NormalNoise(0.0, 0.3), None):
+        env.actions.clear()
+        made.fit_online(env, None, explorer, **COLLECTED)
+        differences.append(np.abs(np.array(env.actions) - made.predict(obs)).mean())
+    assert 0.05 < differences[0] < 0.6 and differences[1] == pytest.approx(0, abs=1e-6)
 
 
 def test_priorities_are_written_back() -> None:
@@ -137,9 +140,8 @@ class Remembering(explorers.ConstantEpsilonGreedy):
 def test_frames_are_stored_one_by_one_and_drawn_as_they_were_acted_on() -> None:
     made, explorer = make("DQN", n_frames=3, encoder_params=SMALL_FILTERS), Remembering()
     env, buffer = Counting(True, (1, 16, 16)), ReplayBuffer(100)
-    shared = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0}
     for _ in range(2):  # the episode that runs at the end of the first time does not go on in the second
-        made.fit_online(env, buffer, explorer, **shared, **QUIET)
+        made.fit_online(env, buffer, explorer, **COLLECTED)
     assert buffer.sample_batch(40).obs.shape == (40, 1, 16, 16)
     batch = buffer.sample_batch(40, n_frames=3)
     order = batch.index.argsort()
@@ -152,17 +154,10 @@ def test_frames_are_stored_one_by_one_and_drawn_as_they_were_acted_on() -> None:
     assert not batch.obs[order[20], :, 0, 0].any()
 
 
-def images_of(n: int = 60) -> MDPDataset:
-    rng = np.random.default_rng(0)
-    obs = rng.integers(0, 255, (n, 1, 16, 16)).astype(np.float32)
-    return MDPDataset(
-        obs,
-        np.arange(n) % 3,
-        rng.normal(size=n),
-        np.arange(n) % 10 == 9,
-        discrete_action=True,
-        reward_convention="next_row",
-    )
+def images_of() -> MDPDataset:
+    data = images(True, 60)
+    columns = data.observations.astype(np.float32), data.actions, data.rewards, data.terminals
+    return MDPDataset(*columns, discrete_action=True, reward_convention="next_row")
 
 
 def from_episodes(data: MDPDataset, env: Any) -> OnlineBuffer:
@@ -181,16 +176,6 @@ def test_recorded_frames_are_gone_on_with_in_an_environment(name: str, start: An
     made.fit_online(env, buffer, n_epochs=1, n_steps_per_epoch=30, n_updates_per_epoch=2, **QUIET)
     assert len(buffer) == n + 30
     made.fit(MDPDataset.from_buffer(buffer), 1, **QUIET)
-
-
-def test_the_buffer_of_frames_gives_stacks_of_arrays() -> None:
-    env = Counting(True, (1, 16, 16))
-    buffer = OnlineBuffer(100, env)
-    make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(
-        env, buffer, n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=1, **QUIET
-    )
-    assert buffer.transitions[0].observation.shape == buffer.observation_shape == (1, 16, 16)
-    assert buffer.sample(4, n_frames=3).observations.shape == (4, 3, 16, 16)
 
 
 def test_a_wrapper_of_ones_own_stacks_for_who_stacks_nothing() -> None:
@@ -238,9 +223,7 @@ def test_vectors_are_not_stacked_and_need_no_buffer_that_does() -> None:
 def test_a_buffer_that_stacks_nothing_is_refused_where_frames_are_stacked() -> None:
     env = Counting(True, (1, 16, 16))
     buffer = HindsightReplayBuffer(100, lambda *_: np.zeros(1))
-    with pytest.raises(
-        TypeError, match="HindsightReplayBuffer, whose sample_batch does not stack frames, but n_frames"
-    ):
+    with pytest.raises(TypeError, match="HindsightReplayBuffer, whose sample_batch does not stack frames, but n"):
         make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(env, buffer, **QUIET)
 
 
@@ -261,75 +244,51 @@ def test_evaluations_and_models_come_at_their_intervals() -> None:
     assert not Path("runs").exists()
 
 
-def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(TypeError, match="DQN needs an environment whose actions are Discrete"):
-        make("DQN").fit_online(Counting(False), **QUIET)
-    with pytest.raises(TypeError, match="SAC needs an environment whose actions are a Box"):
-        make("SAC").fit_online(Counting(True), **QUIET)
+class Lacking:
+    append_batch = sample_batch = stop_current_episode = None
+
+
+def observing(space: gymnasium.Space[Any]) -> Counting:
+    env = Counting(True)
+    env.observation_space = space
+    return env
+
+
+ENV, DECAY = Counting(True), LinearDecayEpsilonGreedy()
+NO_BUFFER = "buffer is .*, expected one of pfrl_like.replay_buffers"
+NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "error", "text"),
+    [
+        ("DQN", {"env": Counting(False)}, TypeError, "DQN needs an environment whose actions are Discrete"),
+        ("SAC", {}, TypeError, "SAC needs an environment whose actions are a Box"),
+        ("DQN", {"env": "CartPole-v1"}, TypeError, r"env is .* \(str\), expected an environment"),
+        ("DQN", {"env": observing(gymnasium.spaces.Dict(x=ENV.observation_space))}, ValueError, NO_ARRAYS + "Dict"),
+        ("DQN", {"env": observing(gymnasium.spaces.Discrete(3))}, ValueError, NO_ARRAYS + "Disc"),
+        ("DQN", {"eval_env": ENV}, ValueError, "eval_env is env"),
+        ("DQN", {"n_steps_per_epoch": 0}, ValueError, "n_steps_per_epoch"),
+        ("DQN", {"buffer": []}, TypeError, NO_BUFFER),
+        ("DQN", {"buffer": Lacking()}, TypeError, NO_BUFFER),
+        ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least batch_size, 16"),
+        ("DQN", {"callback": 5}, TypeError, "callback is 5, expected a function, or None"),
+        ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is a NormalNoise, made for .* a Box, got Discrete"),
+        ("DDPG", {"env": Counting(False), "explorer": DECAY}, TypeError, "made for .* Discrete, got Box"),
+        ("DQN", {"explorer": explorers.AdditiveOU()}, TypeError, "OU, which is made for continuous .*, but DQN"),
+        ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected one of pfrl_like.explorers"),
+    ],
+)
+def test_what_cannot_be_is_refused(name: str, options: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make(name).fit_online(**{"env": ENV, **options}, **QUIET)
+
+
+def test_an_environment_of_other_shapes_is_refused() -> None:
     built = make("DQN")
     built.create_impl((5,), 3)
     with pytest.raises(ValueError, match=r"was built for \(5,\) and 3"):
         built.fit_online(Counting(True), **QUIET)
-    with pytest.raises(ValueError, match="n_steps_per_epoch"):
-        make("DQN").fit_online(Counting(True), n_steps_per_epoch=0, **QUIET)
-    with pytest.raises(TypeError, match=r"env is .* \(str\), expected an environment"):
-        make("DQN").fit_online("CartPole-v1", **QUIET)
-    with pytest.raises(TypeError, match=r"buffer is \[\], expected one of pfrl_like.replay_buffers"):
-        make("DQN").fit_online(Counting(True), [], **QUIET)
-    env = Counting(True)
-    with pytest.raises(ValueError, match="eval_env is env"):
-        make("DQN").fit_online(env, eval_env=env, **QUIET)
-    with pytest.raises(ValueError, match="a capacity of 15, expected at least batch_size, 16"):
-        make("DQN").fit_online(Counting(True), ReplayBuffer(15), **QUIET)
-    with pytest.raises(TypeError, match="callback is 5, expected a function, or None"):
-        make("DQN").fit_online(Counting(True), callback=5, **QUIET)
-    for space in (gymnasium.spaces.Dict({"x": env.observation_space}), gymnasium.spaces.Discrete(3)):
-        env.observation_space = space
-        with pytest.raises(ValueError, match="DQN needs an environment whose observations are arrays, got (Dict|Disc)"):
-            make("DQN").fit_online(env, **QUIET)
-
-
-def test_a_buffer_that_lacks_what_is_asked_of_it_is_refused() -> None:
-    class Lacking:
-        append_batch = sample_batch = stop_current_episode = None
-
-    with pytest.raises(TypeError, match="buffer is <.*, expected one of pfrl_like.replay_buffers"):
-        make("DQN").fit_online(Counting(True), Lacking(), **QUIET)
-
-
-@pytest.mark.parametrize(
-    ("name", "explorer", "text"),
-    [
-        ("DQN", NormalNoise(), "explorer is a NormalNoise, made for actions that are a Box, got Discrete"),
-        ("DDPG", LinearDecayEpsilonGreedy(), "explorer is a LinearDecayEpsilonGreedy, made for .* Discrete, got Box"),
-        ("DQN", explorers.AdditiveOU(), "explorer is a AdditiveOU, which is made for continuous actions, but DQN"),
-        ("DQN", 3, "explorer is 3, expected one of pfrl_like.explorers"),
-    ],
-)
-def test_explorers_of_other_actions_are_refused(name: str, explorer: Any, text: str) -> None:
-    made = make(name)
-    with pytest.raises(TypeError, match=text):
-        made.fit_online(Counting(made.discrete_action), explorer=explorer, **QUIET)
-
-
-def test_an_explorer_is_for_one_training() -> None:
-    made, env = make("DDPG"), Counting(False)
-    steps: dict[str, Any] = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0, **QUIET}
-    made.fit_online(env, explorer=NormalNoise(std=0.5), **steps)
-    env.actions.clear()
-    made.fit_online(env, **steps)
-    obs = np.array([[i % 7 / 10] * 2 for i in range(20)])
-    assert np.allclose(env.actions, made.predict(obs))
-
-
-def test_what_was_learnt_offline_goes_on_online() -> None:
-    data_made = make("DQN")
-    buffer = ReplayBuffer(1000)
-    make("DQN").fit_online(Counting(True), buffer, n_steps=100, random_steps=100, **QUIET)
-    data_made.fit(MDPDataset.from_buffer(buffer), n_epochs=2, **QUIET)
-    agent, before = data_made.impl, data_made.predict(np.zeros((1, 2)))
-    data_made.fit_online(Counting(True), n_epochs=1, n_steps_per_epoch=20, n_updates_per_epoch=0, **QUIET)
-    assert data_made.impl is agent and np.array_equal(data_made.predict(np.zeros((1, 2))), before)
 
 
 def test_a_fitted_policy_is_better_than_chance() -> None:
