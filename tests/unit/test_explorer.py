@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -35,13 +34,6 @@ VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
 @pytest.mark.parametrize("explorer", [OneUp(), NoBase()])
 def test_select_action_alone_serves_a_batch(explorer: Any) -> None:
     assert select_actions(explorer, 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
-
-
-def test_a_mock_is_asked_for_each_environment() -> None:
-    explorer = mock.Mock()
-    explorer.select_action.side_effect = [4, 2]
-    assert select_actions(explorer, 3, np.array([0, 1])).tolist() == [4, 2]
-    assert [call.args[0] for call in explorer.select_action.call_args_list] == [3, 3]
 
 
 def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:

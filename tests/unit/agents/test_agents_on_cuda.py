@@ -58,15 +58,6 @@ def test_every_agent_learns_and_acts_there(kind: Any) -> None:
     assert len(life.in_evaluation()) == 20
 
 
-@pytest.mark.parametrize(
-    "options", [{"gpu": 0}, {"device": "cuda:0"}, {"device": "cuda"}, {"gpu": 0, "device": "cuda:0"}]
-)
-def test_networks_and_what_is_returned_are_on_the_gpu(options: dict[str, Any]) -> None:
-    agent = make_agent(**options)
-    td_error, stats = agent.update(make_batch())
-    assert devices([td_error, stats, agent.model.state_dict(), agent.target_model.state_dict()]) == {"cuda"}
-
-
 @pytest.mark.parametrize("recurrent", [False, True])
 @pytest.mark.parametrize("agent", AGENTS)
 def test_updates_are_those_of_the_cpu(agent: str, recurrent: bool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,20 +147,6 @@ def test_updates_do_not_wait_for_the_gpu(optimizer: Any) -> None:
         agent.update(batch)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-
-
-def test_counts_of_skipped_steps_are_the_users() -> None:
-    model = make_model()
-    optimizer = Adam(model.parameters())
-    step = GradientStep(optimizer)
-    for i in range(10):
-        step(loss_of(model, i) * (torch.nan if i in (0, 4, 7) else 1.0))
-    with pytest.raises(NonFiniteError, match="3 of 10"):
-        step.settle()
-    assert {state["step"].item() for state in optimizer.state.values()} == {7}
-    step(loss_of(model, 0))
-    step.settle()
-    assert {state["step"].item() for state in optimizer.state.values()} == {8}
 
 
 @pytest.mark.slow

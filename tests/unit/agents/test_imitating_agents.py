@@ -151,12 +151,6 @@ def test_rebracs_two_weights_are_those_of_its_two_losses() -> None:
         make("ReBRAC", actor_beta=-1)
 
 
-@pytest.mark.parametrize("compile", [False, True])
-def test_rebrac_says_what_a_batch_lacks(compile: bool) -> None:
-    with pytest.raises(ValueError, match="batch lacks next_action, .* next_actions=True"):
-        make("ReBRAC", compile=compile).update(make_batch())
-
-
 # Next actions
 
 

@@ -12,7 +12,6 @@ from pfrl_like import algos, dynamics
 from pfrl_like.agents.offline.awr import td_lambda_returns
 from pfrl_like.algos.fitting.minibatches import TrainingData
 from pfrl_like.dataset import Transition, TransitionMiniBatch
-from pfrl_like.datasets import get_pendulum
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import NotFittedError
 from pfrl_like.metrics.scorer import (
@@ -70,15 +69,6 @@ def test_what_is_predicted_depends_on_the_action(discrete: bool) -> None:
     assert (model.predict(OBS, action)[1] != model.predict(OBS, other)[1]).all()
 
 
-def test_predictions_are_in_units_of_the_data() -> None:
-    far = vectors(False)
-    arrays = 1000 + 50 * far.observations, far.actions, far.rewards, far.terminals
-    far = type(far)(*arrays, reward_convention="next_row")
-    model = MOPO(**SMALL | {"scaler": "standard", "learning_rate": 3e-3}).fit(far, n_epochs=5, **QUIET)
-    error = -dynamics_observation_prediction_error_scorer(model, far) / 4
-    assert error**0.5 < 100  # next observations are random, with a deviation of 50
-
-
 # Learning
 
 
@@ -93,15 +83,6 @@ def test_scores_get_better_and_are_kept_by_epoch() -> None:
     assert model.eval_results_.keys() == scorers.keys()
     assert {len(scores) for scores in model.eval_results_.values()} == {10}
     assert model.eval_results_["reward"][-1] > model.eval_results_["reward"][0]
-
-
-def test_an_update_gives_its_loss() -> None:
-    model = fitted()
-    batch = TransitionMiniBatch(transitions()[:16])
-    [before] = model.update(0, 0, batch)
-    for step in range(60):
-        [after] = model.update(0, step, batch)
-    assert after < before
 
 
 @pytest.mark.parametrize(
@@ -301,35 +282,6 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     setattr(model, name, value)
     with pytest.raises(ValueError, match=name):
         model.generate(policy(), transitions())
-
-
-# The document's example
-
-
-def test_a_model_of_the_pendulum_is_fitted_loaded_tuned_and_given_to_an_algorithm() -> None:
-    train_test_split = pytest.importorskip("sklearn.model_selection").train_test_split
-    dataset, _ = get_pendulum()
-    train_episodes, test_episodes = train_test_split(dataset, random_state=0)
-
-    mopo = MOPO(learning_rate=1e-3)  # 1e-4 and use_gpu in the document, with 100 epochs
-    mopo.fit(
-        train_episodes[:4], eval_episodes=test_episodes[:2], n_epochs=2, show_progress=False, verbose=False,
-        scorers={
-            "observation_error": dynamics_observation_prediction_error_scorer,
-            "reward_error": dynamics_reward_prediction_error_scorer,
-            "variance": dynamics_prediction_variance_scorer,
-        },
-    )  # fmt: skip
-    assert mopo.eval_results_["observation_error"][-1] > mopo.eval_results_["observation_error"][0]
-
-    [folder] = Path("d3rlpy_logs").iterdir()
-    mopo = MOPO.from_json(folder / "params.json")
-    mopo.load_model(max(folder.glob("model_*.pt"), key=lambda path: path.stat().st_mtime))
-    mopo.n_transitions, mopo.horizon, mopo.lam = 40, 2, 0.5
-    cql = algos.CQL(dynamics=mopo, encoder_params={"hidden_units": [16]})
-    cql.fit(train_episodes[:1], n_epochs=1, **QUIET)
-    observations = test_episodes[0].observations
-    assert cql.predict(observations).shape == (len(observations), 1)
 
 
 def test_as_many_actions_as_observations_are_needed() -> None:
