@@ -36,24 +36,15 @@ def test_select_action_alone_serves_a_batch(explorer: Any) -> None:
     assert select_actions(explorer, 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
 
 
-def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
-    class AlwaysFive(ConstantEpsilonGreedy):
-        """Inherits a batched form that knows nothing of this one."""
-
-        def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-            return 5
-
-    assert AlwaysFive(0.0, lambda: 0).select_actions(0, np.zeros(3)).tolist() == [5, 5, 5]
-
-
 def five(self: Any, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
     return 5
 
 
-def test_select_action_of_a_mix_in_counts_in_a_batch() -> None:
-    own = type("Own", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})
-    assert select_actions(own(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
-    assert select_actions(type("Child", (own,), {})(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
+def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
+    own = type("Own", (ConstantEpsilonGreedy,), {"select_action": five})
+    mixed = type("Mixed", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})
+    for kind in (own, mixed, type("Child", (mixed,), {})):
+        assert select_actions(kind(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
 
 
 def test_select_actions_of_a_mix_in_counts_though_a_base_has_a_single_one() -> None:

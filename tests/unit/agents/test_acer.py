@@ -46,11 +46,8 @@ def off_policy(batch: Batch) -> bool:
 
 
 CHANGES: list[dict[str, Any]] = [
-    {"t_max": 3}, {"gamma": 0.5}, {"beta": 0.5}, {"pi_loss_coef": 0.3}, {"Q_loss_coef": 0.1},
-    {"use_trust_region": False}, {"trust_region_alpha": 0.5}, {"trust_region_delta": 1e-6},
-    {"truncation_threshold": 0.5}, {"disable_online_update": True}, {"n_times_replay": 3}, {"replay_start_size": 15},
-    {"normalize_loss_by_steps": False}, {"max_grad_norm": 0.01}, {"use_Q_opc": True}, {"phi": lambda obs: 2 * obs},
-    {"replay": False},
+    {"beta": 0.5}, {"pi_loss_coef": 0.3}, {"Q_loss_coef": 0.1}, {"trust_region_delta": 1e-6},
+    {"normalize_loss_by_steps": False}, {"use_Q_opc": True}, {"replay": False},
 ]  # fmt: skip
 
 

@@ -319,7 +319,7 @@ def test_an_acting_copy_has_the_policy_and_nothing_to_learn_with() -> None:
     agent = make_agent("TD3")
     acting = agent.acting_copy()
     held = [name for name, value in vars(acting).items() if isinstance(value, nn.Module | torch.optim.Optimizer)]
-    assert held == ["policy"] and acting.policy is not agent.policy
+    assert held == [*agent.acting_attributes] and acting.policy is not agent.policy
     acting.dry_run(OBS, ENV.action_space)
 
 

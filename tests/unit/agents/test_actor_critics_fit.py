@@ -1,7 +1,6 @@
 """What does not fit an actor-critic is refused before it learns, by name: optimisers, critics, policies, rows."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,7 @@ from gymnasium import spaces
 from torch import nn
 
 from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC, SoftActorCritic
-from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.envs.abc import ABC
-from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.explorers import AdditiveGaussian, Greedy
+from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.nn import BoundByTanh, ConcatObsAndAction, EmpiricalNormalization
 from pfrl_like.policies import (
     DeterministicHead,
@@ -223,18 +219,6 @@ def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
             made.dry_run(SPACE.sample(), spaces.Box(low, high, (ACTION,), np.float32))
     assert len(caplog.messages) == (told is not None)
     assert (told or "") in caplog.text
-
-
-@pytest.mark.parametrize("batch", [False, True])
-def test_every_runner_tells_of_bounds(batch: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    agent = make_agent("DDPG", explorer=Greedy())
-    env = ABC(size=2, discrete=False)
-    env.action_space = spaces.Box(-2, 2, (ACTION,), np.float32)
-    if batch:
-        train_agent_batch(agent, SerialVectorEnv([env]), 3, str(tmp_path))
-    else:
-        train_agent(agent, env, 3, str(tmp_path))
-    assert [text for text in caplog.messages if "kept by policy in [-1, 1], but" in text]
 
 
 def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(

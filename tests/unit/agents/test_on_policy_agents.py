@@ -6,7 +6,6 @@ import json
 import math
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -16,13 +15,11 @@ from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, 
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from pfrl_like.agents import PPO
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.experiments import train_agent_batch
 from pfrl_like.learning.minibatches import everything
 from pfrl_like.learning.model_outputs import policy_and_value
-from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
@@ -325,26 +322,3 @@ def test_an_environment_with_other_actions_is_refused(
     agent = make_on_policy(kind, nets=(policy, vf))
     with pytest.raises(error, match=message):
         agent.dry_run(spaces.Box(0, 1, (5,), np.float32).sample(), space)
-
-
-def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:
-    class Choices(gymnasium.Env[Any, Any]):
-        observation_space = spaces.Box(0, 1, (5,), np.float32)
-        action_space = spaces.MultiDiscrete([2, 3])
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            return one_hot(0), {}
-
-        def step(self, action: Any) -> Any:
-            return one_hot(1), float(action[0] == 1) + float(action[1] == 2), True, False, {}
-
-    set_random_seed(0)
-    policy = nn.Sequential(nn.Linear(5, 5), MultiCategoricalHead([2, 3]))
-    model = Branched(policy, nn.Linear(5, 1))
-    agent = PPO(model, torch.optim.Adam(model.parameters(), 0.1), update_interval=32, minibatch_size=32, epochs=4)
-    agent.act_deterministically = True
-    vector = gymnasium.vector.SyncVectorEnv([Choices] * 4)
-    train_agent_batch(agent, vector, 320, str(tmp_path))
-    with agent.eval_mode():
-        assert agent.act(one_hot(0)).tolist() == [1, 2]

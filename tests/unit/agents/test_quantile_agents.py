@@ -91,18 +91,6 @@ def test_recurrent_acting_can_be_deterministic() -> None:
             torch.testing.assert_close(taus[0], torch.tensor([0.125, 0.375, 0.625, 0.875]))
 
 
-@pytest.mark.parametrize(("agent", "double"), [("IQN", "DoubleIQN"), ("DQN", "DoubleDQN")])
-def test_the_double_form_differs_by_the_next_action_alone(agent: str, double: str) -> None:
-    losses = []
-    for name in (agent, double):
-        torch.manual_seed(0)
-        one: Any = make_agent(name, q_function=make_q_function("IQN"))
-        one.target_model = make_q_function("IQN").requires_grad_(False)
-        torch.manual_seed(1)
-        losses.append(one.loss(make_batch(0))[0].item())
-    assert losses[0] != losses[1]
-
-
 @pytest.mark.parametrize("agent", QUANTILE_AGENTS)
 def test_forbidden_actions_are_not_bootstrapped_from(agent: str) -> None:
     one = make_agent(agent, n_actions=3)

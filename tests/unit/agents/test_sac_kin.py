@@ -8,6 +8,8 @@ import pytest
 import torch
 from actor_critic_parts import ENV, make_batch, make_critic, make_policy
 from agent_parts import MAKE_BUFFER
+from on_policy_parts import Table
+from registry import arguments_of
 from torch import nn
 
 from pfrl_like.action_value import QuantileDiscreteActionValue
@@ -15,14 +17,13 @@ from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC
 from pfrl_like.agents.discrete_sac import discrete_sac_next_value, discrete_sac_policy_loss
 from pfrl_like.agents.soft_actor_critic import soft_next_value, soft_reward
 from pfrl_like.batch import Batch
+from pfrl_like.envs.abc import ABC
 from pfrl_like.functions.losses import truncated_mixture
 from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DropoutFCSAQFunction,
-    FCStateQFunctionWithDiscreteAction,
-    QuantileFCSAQFunction,
     QuantileSingleModelStateQFunctionWithDiscreteAction,
 )
 from pfrl_like.testing import check_agent
@@ -44,8 +45,7 @@ def make_sac(kind: Any, policy: nn.Module, critics: list[nn.Module], buffer: str
 
 
 def make_tqc(buffer: str = "uniform", **options: Any) -> Any:
-    critics: list[nn.Module] = [QuantileFCSAQFunction(4, 2, 5, 8, 1) for _ in range(2)]
-    return make_sac(TQC, make_policy(), critics, buffer, **options)
+    return TQC(**arguments_of(TQC, replay_buffer=MAKE_BUFFER[buffer](1_000), **options))
 
 
 def make_redq(buffer: str = "uniform", n: int = 4, critics: Any = None, **options: Any) -> Any:
@@ -63,10 +63,8 @@ def make_crossq(buffer: str = "uniform", **options: Any) -> Any:
     return make_sac(CrossQ, make_policy(), [critic(), critic()], buffer, **{"policy_update_delay": 2, **options})
 
 
-def make_discrete(buffer: str = "uniform", **options: Any) -> Any:
-    policy = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 2), SoftmaxCategoricalHead())
-    critics: list[nn.Module] = [FCStateQFunctionWithDiscreteAction(5, 2, 8, 1) for _ in range(2)]
-    return make_sac(DiscreteSAC, policy, critics, buffer, **{"entropy_target": 0.3, **options})
+def make_discrete(buffer: str = "uniform") -> Any:
+    return DiscreteSAC(**arguments_of(DiscreteSAC, replay_buffer=MAKE_BUFFER[buffer](1_000)))
 
 
 MAKERS: dict[str, Any] = {"TQC": make_tqc, "REDQ": make_redq, "CrossQ": make_crossq, "DiscreteSAC": make_discrete}
@@ -76,7 +74,7 @@ MAKERS: dict[str, Any] = {"TQC": make_tqc, "REDQ": make_redq, "CrossQ": make_cro
 @pytest.mark.parametrize("buffer", ["uniform", "3-step prioritized"])
 @pytest.mark.parametrize("kind", MAKERS)
 def test_agent_keeps_the_contracts(kind: str, buffer: str) -> None:
-    check_agent(functools.partial(MAKERS[kind], buffer), None if kind == "DiscreteSAC" else ENV)
+    check_agent(functools.partial(MAKERS[kind], buffer), ABC(size=2, discrete=kind == "DiscreteSAC"))
 
 
 # TQC
@@ -212,26 +210,15 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
 # Discrete actions
 
 
-class Table(nn.Module):
-    """Logits or values that do not depend on the state."""
-
-    def __init__(self, *numbers: float) -> None:
-        super().__init__()
-        self.numbers = nn.Parameter(torch.tensor(numbers))
-
-    def forward(self, obs: torch.Tensor) -> torch.Tensor:
-        return self.numbers.expand(len(obs), -1)
-
-
 def q_of(*numbers: float) -> nn.Module:
-    return nn.Sequential(Table(*numbers), DiscreteActionValueHead())
+    return nn.Sequential(Table([numbers]), DiscreteActionValueHead())
 
 
 FIELDS = ("obs", "action", "reward", "next_obs", "discount")
 #: Chooses the second action three times as often as the first.
-POLICY = nn.Sequential(Table(0.0, math.log(3.0)), SoftmaxCategoricalHead())
+POLICY = nn.Sequential(Table([[0.0, math.log(3.0)]]), SoftmaxCategoricalHead())
 BATCH = Batch(
-    obs=torch.zeros(1, 1), action=torch.tensor([1]), reward=torch.tensor([1.0]), next_obs=torch.zeros(1, 1),
+    obs=torch.ones(1, 1), action=torch.tensor([1]), reward=torch.tensor([1.0]), next_obs=torch.ones(1, 1),
     discount=torch.tensor([0.5]),
 )  # fmt: skip
 
@@ -257,7 +244,7 @@ def test_the_discrete_policy_weighs_value_against_entropy() -> None:
 
 def quantiles_of(*quantiles: list[float]) -> nn.Module:
     """A critic whose quantiles, [n_actions] for each, do not depend on the state."""
-    table = nn.Sequential(Table(*sum(quantiles, [])), nn.Unflatten(1, (len(quantiles), len(quantiles[0]))))
+    table = nn.Sequential(Table([sum(quantiles, [])]), nn.Unflatten(1, (len(quantiles), len(quantiles[0]))))
     return QuantileSingleModelStateQFunctionWithDiscreteAction(table)
 
 

@@ -50,19 +50,6 @@ def test_the_explorer_goes_on_where_it_was(hand_over: Any, tmp_path: Any) -> Non
     assert [agent.act(obs).tolist() for obs in OBS] == [other.act(obs).tolist() for obs in OBS]
 
 
-@WAYS
-def test_statistics_go_on_where_they_were(hand_over: Any, tmp_path: Any) -> None:
-    agent, other = make_agent(), make_agent()
-    play_one(agent, CHAIN, 40)
-    play_one(other, CHAIN, 20)
-    agent.loss_record.append(torch.tensor(torch.nan))  # as on a GPU, where a refused update is noticed later
-    hand_over(agent, other, tmp_path)
-    for name in ("loss_record", "q_record"):
-        assert difference(list(getattr(agent, name)), list(getattr(other, name))) is None
-    statistics = (dict(one.get_statistics()) for one in (agent, other))
-    assert difference(*({**values, "rlen": 0} for values in statistics)) is None
-
-
 def test_another_episode_after_loading_begins_with_the_initial_recurrent_state(tmp_path: Any) -> None:
     agent, other = (make_agent(recurrent=True, explorer=Greedy()) for _ in range(2))
     agent.act(OBS[0])
@@ -71,16 +58,6 @@ def test_another_episode_after_loading_begins_with_the_initial_recurrent_state(t
     other.stop_episode()
     other.act(OBS[1])
     assert other.memory.train_previous_state is None  # type: ignore[union-attr]
-
-
-def test_a_directory_without_these_loads(tmp_path: Any) -> None:
-    agent, other = make_noisy(seed=1), make_noisy(seed=2)
-    agent.act(OBS[0])
-    agent.observe(OBS[1], 0.0, False, False)
-    counters = {name: getattr(agent, attribute) for name, attribute in agent.saved_counters.items()}
-    agent.saved_state = lambda: counters  # type: ignore[method-assign]
-    by_directory(agent, other, tmp_path)
-    assert (other.t, other.explorer.ou_state) == (1, None)
 
 
 def test_the_state_of_another_explorer_is_left_out_with_a_warning(caplog: Any, tmp_path: Any) -> None:

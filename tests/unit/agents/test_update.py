@@ -44,16 +44,12 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, m
     one = make_agent(agent, buffer, recurrent)
     play_one(one, CHAIN, 60)
     other = copy.deepcopy(one)
-    if recurrent:
-        set_random_seed(1)
-        items = one.replay_buffer.sample_episodes(4, 4)  # type: ignore[attr-defined]
-        set_random_seed(1)
-        batch = other.replay_buffer.sample_sequences(4, 4, 0.9)  # type: ignore[attr-defined]
-    else:
-        set_random_seed(1)
-        items = one.replay_buffer.sample(4)
-        set_random_seed(1)
-        batch = other.replay_buffer.sample_batch(4, 0.9)
+    of_dicts, of_columns = ("sample_episodes", "sample_sequences") if recurrent else ("sample", "sample_batch")
+    size = (4, 4) if recurrent else (4,)
+    set_random_seed(1)
+    items = getattr(one.replay_buffer, of_dicts)(*size)
+    set_random_seed(1)
+    batch = getattr(other.replay_buffer, of_columns)(*size, 0.9)
     errors: list[float] = []
     other_errors: list[float] = []
     one.update(items, errors)

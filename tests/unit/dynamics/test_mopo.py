@@ -158,45 +158,40 @@ def test_an_algorithm_that_draws_no_actions_predicts_them() -> None:
     assert np.allclose([transition.action for transition in made], expected, atol=1e-6)
 
 
-class Counting(MOPO):
-    """Keeps after how many updates it was called."""
+class Watched(MOPO):
+    """Keeps after how many updates it was called, and what it has imagined last."""
 
-    calls: list[int]
+    made: list[Transition]
 
     def generate(self, algo: Any, transitions: Any) -> list[Transition]:
-        self.calls.append(algo.impl.optim_t)
-        return super().generate(algo, transitions)
+        calls.append(algo.impl.optim_t)
+        self.made = super().generate(algo, transitions)
+        return self.made
+
+
+calls: list[int] = []
 
 
 @KINDS
 def test_an_algorithm_learns_from_new_transitions_at_the_start_of_every_epoch(discrete: bool) -> None:
-    model = Counting(**fitted(discrete, n_transitions=40, lam=1e6).get_params())
+    model = Watched(**fitted(discrete, n_transitions=40, lam=1e6).get_params())
     model.fit(vectors(discrete), n_epochs=1, **QUIET)
-    model.calls, rewards = [], []
+    calls.clear()
+    rewards: list[float] = []
     algo = (algos.DQN if discrete else algos.CQL)(**SMALL | {"dynamics": model})
     algo.create_impl((4,), 3 if discrete else 2)
     algo.impl.augment = lambda batch: (rewards.extend(batch.reward.tolist()), batch)[1]
     algo.fit(vectors(discrete), n_epochs=3, **QUIET)
     per_epoch = (len(transitions()) + 40 * 3) // 16
-    assert model.calls == [0, per_epoch, 2 * per_epoch]
+    assert calls == [0, per_epoch, 2 * per_epoch]
     # each pass has every transition once, save for the rest of the last minibatch; only imagined rewards are so small
     assert len(rewards) == 3 * per_epoch * 16
     assert sum(reward < -1000 for reward in rewards) == pytest.approx(3 * 40 * 3, abs=3 * 16)
 
 
-class Keeping(MOPO):
-    """Keeps what it has imagined."""
-
-    made: list[Transition]
-
-    def generate(self, algo: Any, transitions: Any) -> list[Transition]:
-        self.made = super().generate(algo, transitions)
-        return self.made
-
-
 @KINDS
 def test_returns_of_imagined_transitions_reach_to_the_end_of_what_was_imagined(discrete: bool) -> None:
-    model = Keeping(**fitted(discrete).get_params()).fit(vectors(discrete), n_epochs=1, **QUIET)
+    model = Watched(**fitted(discrete).get_params()).fit(vectors(discrete), n_epochs=1, **QUIET)
     algo: Any = (algos.DiscreteAWR if discrete else algos.AWR)(**SMALL | {"dynamics": model})
     algo.create_impl((4,), 3 if discrete else 2)
     data = TrainingData(vectors(discrete), 120 + 6 * 3, 1)
@@ -232,36 +227,30 @@ def test_a_loaded_model_predicts_the_same_and_can_be_tuned() -> None:
 # Bad input
 
 
-def test_images_are_refused() -> None:
-    with pytest.raises(ValueError, match="vectors only"):
-        MOPO().fit(images(False), n_epochs=1, **QUIET)
-
-
-def test_a_model_of_a_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="dynamics"):
-        MOPO(dynamics=fitted()).create_impl((4,), 2)
-
-
-def test_data_of_other_actions_are_refused() -> None:
-    with pytest.raises(TypeError, match="discrete"):
-        MOPO().fit(vectors(True), n_epochs=1, **QUIET)
-
-
-def test_an_algorithm_of_other_actions_is_refused() -> None:
-    with pytest.raises(TypeError, match="discrete_action is False, but DQN has other actions"):
-        fitted().generate(policy(discrete=True), transitions(True))
+@pytest.mark.parametrize(
+    ("mistake", "error", "message"),
+    [
+        (lambda: MOPO().fit(images(False), n_epochs=1, **QUIET), ValueError, "vectors only"),
+        (lambda: MOPO().fit(vectors(True), n_epochs=1, **QUIET), TypeError, "discrete"),
+        (lambda: MOPO(dynamics=fitted()).create_impl((4,), 2), ValueError, "dynamics"),
+        (lambda: MOPO().predict(OBS, ACTIONS[False]), NotFittedError, ""),
+        (lambda: MOPO().generate(policy(), transitions()), NotFittedError, ""),
+        (lambda: fitted().predict(OBS, ACTIONS[False][:3]), ValueError, "there are 7 observations in x and 3 actions"),
+        (
+            lambda: fitted().generate(policy(discrete=True), transitions(True)),
+            TypeError,
+            "discrete_action is False, but DQN has other actions",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(mistake: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        mistake()
 
 
 def test_nothing_is_predicted_of_nothing() -> None:
     shapes = [part.shape for part in fitted().predict(OBS[:0], ACTIONS[False][:0], with_variance=True)]
     assert shapes == [(0, OBS.shape[1]), (0, 1), (0, 1)]
-
-
-def test_what_is_not_built_is_refused() -> None:
-    with pytest.raises(NotFittedError):
-        MOPO().predict(OBS, ACTIONS[False])
-    with pytest.raises(NotFittedError):
-        MOPO().generate(policy(), transitions())
 
 
 def test_a_model_knows_no_values_and_does_not_act() -> None:
@@ -282,8 +271,3 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     setattr(model, name, value)
     with pytest.raises(ValueError, match=name):
         model.generate(policy(), transitions())
-
-
-def test_as_many_actions_as_observations_are_needed() -> None:
-    with pytest.raises(ValueError, match="there are 7 observations in x and 3 actions"):
-        fitted().predict(OBS, ACTIONS[False][:3])

@@ -88,22 +88,13 @@ def batch_of_one(explorer: Any, t: int, greedy: Any) -> Any:
 
 
 @pytest.mark.parametrize("select", [one, batch_of_one])
-@pytest.mark.parametrize("case", DISCRETE)
-def test_discrete_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
-    make, expected, next_draw = DISCRETE[case]
+@pytest.mark.parametrize("case", [*DISCRETE, *CONTINUOUS])
+def test_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
+    make, expected, next_draw = {**DISCRETE, **CONTINUOUS}[case]
+    greedy = np.int64(-1) if case in DISCRETE else np.zeros(2, dtype=np.float32)
     np.random.seed(0)
     explorer = make()
-    assert [int(select(explorer, t, -1)) for t in range(20)] == expected
-    assert np.random.rand() == next_draw
-
-
-@pytest.mark.parametrize("select", [one, batch_of_one])
-@pytest.mark.parametrize("case", CONTINUOUS)
-def test_continuous_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
-    make, expected, next_draw = CONTINUOUS[case]
-    np.random.seed(0)
-    explorer = make()
-    actions = [select(explorer, t, np.zeros(2, dtype=np.float32)) for t in range(len(expected))]
-    assert all(action.dtype == np.float32 for action in actions)
+    actions = [select(explorer, t, greedy) for t in range(len(expected))]
+    assert case in DISCRETE or all(action.dtype == np.float32 for action in actions)
     np.testing.assert_allclose(actions, expected, atol=1e-7)
     assert math.isclose(np.random.rand(), next_draw)
