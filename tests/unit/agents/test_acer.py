@@ -14,7 +14,7 @@ from pfrl_like.agents.acer import ACERContinuousActionHead, ACERDiscreteActionHe
 from pfrl_like.batch import Batch
 from pfrl_like.policies import GaussianHeadWithFixedCovariance, SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import EpisodicReplayBuffer, PrioritizedEpisodicReplayBuffer
 
 EYE = np.eye(OBS, dtype=np.float32)
 
@@ -107,10 +107,14 @@ def test_the_average_model_follows_at_the_rate_told() -> None:
     assert torch.equal(average_of(agent), before)
 
 
-def test_the_buffer_holds_the_distributions_that_acted() -> None:
+def test_the_buffer_holds_the_distributions_that_acted_in_training() -> None:
     buffer = EpisodicReplayBuffer(100)
     agent = make_acer(replay_buffer=buffer, lr=0.0)
-    play(agent, 6)
+    for i in range(4):
+        agent.act(EYE[i])
+        with agent.eval_mode():
+            agent.act(EYE[4])
+        agent.observe(EYE[i + 1], 0.0, i == 3, False)
     batch = buffer.sample_sequences(1)
     (logits,) = batch.extra["mu"]  # type: ignore[index]
     distribution, _, _ = agent.model(batch.obs)
@@ -157,7 +161,6 @@ def test_running_means_decay_as_told() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"replay_buffer": ReplayBuffer(10)}, TypeError, "EpisodicReplayBuffer"),
         ({"replay": False, "disable_online_update": True}, ValueError, "nothing would be learnt"),
         ({"n_times_replay": -1}, ValueError, "n_times_replay"),
         ({"replay_start_size": 0.5}, TypeError, "replay_start_size"),

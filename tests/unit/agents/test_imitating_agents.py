@@ -35,7 +35,6 @@ from pfrl_like.testing import check_agent
 from pfrl_like.testing.play import difference
 
 ACTOR_CRITICS = ("TD3PlusBC", "ReBRAC", "AWAC", "CRR", "IQL")
-TWO = spaces.Discrete(2)
 KINDS = (*ACTOR_CRITICS, "BC", "DiscreteBC")
 
 
@@ -218,7 +217,6 @@ def test_iqls_weights_are_those_of_q_over_v() -> None:
         ("CRR", {"weight_type": "sum"}, "weight_type is 'sum', expected one of 'exp', 'binary'"),
         ("AWAC", {"lam": 0}, "lam is 0, expected a number above 0"),
         ("IQL", {"expectile": 1.0}, "expectile is 1.0"),
-        ("IQL", {"expectile": 0}, "expectile is 0"),
         ("IQL", {"beta": 0}, "beta is 0"),
         ("IQL", {"max_weight": -1}, "max_weight is -1"),
     ],
@@ -228,16 +226,11 @@ def test_numbers_and_names_out_of_range_are_refused(kind: str, options: dict[str
         make(kind, **options)
 
 
-@pytest.mark.parametrize(
-    ("kind", "space", "message"),
-    [
-        ("BC", TWO, "BC has continuous actions, .* use DiscreteBC"),
-        ("DiscreteBC", ENV.action_space, "DiscreteBC has discrete actions, .* use BC"),
-    ],
-)
-def test_an_environment_of_other_actions_is_refused(kind: str, space: Any, message: str) -> None:
-    with pytest.raises(TypeError, match=message):
-        make(kind).dry_run(ENV.observation_space.sample(), space)
+def test_an_environment_of_other_actions_is_refused() -> None:
+    with pytest.raises(TypeError, match="BC has continuous actions, .* use DiscreteBC"):
+        make("BC").dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
+    with pytest.raises(TypeError, match="DiscreteBC has discrete actions, .* use BC"):
+        make("DiscreteBC").dry_run(ENV.observation_space.sample(), ENV.action_space)
 
 
 def test_a_value_function_of_something_else_is_refused() -> None:

@@ -91,6 +91,12 @@ def test_recurrent_acting_can_be_deterministic() -> None:
             torch.testing.assert_close(taus[0], torch.tensor([0.125, 0.375, 0.625, 0.875]))
 
 
+@pytest.mark.parametrize("agent", [*QUANTILE_AGENTS, "DoubleIQN"])
+def test_an_update_of_another_form_is_refused(agent: str) -> None:
+    with pytest.raises(TypeError, match="q_function gives a DiscreteActionValue, expected one that gives"):
+        make_agent(agent, q_function=make_q_function("DQN")).update(make_batch(0))
+
+
 @pytest.mark.parametrize("agent", QUANTILE_AGENTS)
 def test_forbidden_actions_are_not_bootstrapped_from(agent: str) -> None:
     one = make_agent(agent, n_actions=3)

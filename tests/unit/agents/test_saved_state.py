@@ -90,7 +90,6 @@ def test_an_explorer_of_another_kind_does_not_keep_from_saving(tmp_path: Any) ->
 @pytest.mark.parametrize(
     "state",
     [
-        {"t": "abc"},
         {"t": -1},
         {"t": True},
         {"optim_t": None},

@@ -12,7 +12,7 @@ import torch
 from agent_parts import make_agent
 from as_on_gpu import as_on_gpu
 from on_policy_parts import make_on_policy
-from registry import KINDS, arguments_of
+from registry import arguments_of
 from torch import nn
 
 from pfrl_like import agents
@@ -31,7 +31,6 @@ def make_batch(kind: Any, seed: int, factor: float = 1.0) -> Batch:
 
 @pytest.mark.parametrize("kind", [agents.DQN, agents.DDPG, agents.SoftActorCritic, agents.IQL])
 def test_learning_is_as_if_they_had_never_come(kind: Any) -> None:
-    assert kind in KINDS
     soft = {"target_update_method": "soft", "soft_update_tau": 0.1} if kind in (agents.DQN, agents.DDPG) else {}
     one = as_on_gpu(kind(**arguments_of(kind), **soft))
     other = copy.deepcopy(one)

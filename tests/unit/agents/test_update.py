@@ -100,13 +100,6 @@ def test_priorities_follow_the_errors_of_the_items() -> None:
     torch.testing.assert_close(batch.weight, weight / weight.max(), rtol=1e-3, atol=1e-4)
 
 
-def test_update_counts_updates_and_not_steps() -> None:
-    agent = make_agent()
-    agent.update(make_batch())
-    assert (agent.optim_t, agent.t) == (1, 0)
-    assert dict(agent.get_statistics())["n_updates"] == 1
-
-
 @pytest.mark.parametrize("options", [{}, {"n_times_update": 2}, {"update_interval": 5}])
 def test_without_steps_the_target_moves_after_as_many_updates_as_fit_in_its_interval(options: Any) -> None:
     agent = make_agent(target_update_interval=10, **options)

@@ -112,12 +112,10 @@ def test_numbers_may_be_double_by_default() -> None:
 def test_arguments_out_of_range_are_refused() -> None:
     network = make().network
     optimizer = torch.optim.Adam(network.parameters())
-    for options, message in (
-        ({"bound_weight": -0.1}, "bound_weight is -0.1, expected at least 0"),
-        ({"n_actions": 0}, "n_actions"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            DynamicsModel(network, optimizer, **options)
+    with pytest.raises(ValueError, match="bound_weight is -0.1, expected at least 0"):
+        DynamicsModel(network, optimizer, bound_weight=-0.1)
+    with pytest.raises(ValueError, match="n_actions"):
+        DynamicsModel(network, optimizer, n_actions=0)
 
 
 def test_a_network_of_another_size_is_refused() -> None:

@@ -233,8 +233,8 @@ def test_a_loaded_model_predicts_the_same_and_can_be_tuned() -> None:
         (lambda: MOPO().fit(images(False), n_epochs=1, **QUIET), ValueError, "vectors only"),
         (lambda: MOPO().fit(vectors(True), n_epochs=1, **QUIET), TypeError, "discrete"),
         (lambda: MOPO(dynamics=fitted()).create_impl((4,), 2), ValueError, "dynamics"),
-        (lambda: MOPO().predict(OBS, ACTIONS[False]), NotFittedError, ""),
-        (lambda: MOPO().generate(policy(), transitions()), NotFittedError, ""),
+        (lambda: MOPO().predict(OBS, ACTIONS[False]), NotFittedError, "MOPO"),
+        (lambda: MOPO().generate(policy(), transitions()), NotFittedError, "MOPO"),
         (lambda: fitted().predict(OBS, ACTIONS[False][:3]), ValueError, "there are 7 observations in x and 3 actions"),
         (
             lambda: fitted().generate(policy(discrete=True), transitions(True)),
