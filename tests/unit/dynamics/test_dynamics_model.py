@@ -99,6 +99,16 @@ def test_what_cannot_be_learnt_from_is_refused() -> None:
         ProbabilisticEnsemble([], 8, 3)
 
 
+def test_minibatches_are_changed_before_they_are_learnt_from() -> None:
+    plain, changed, same = make(), make(), batch()
+    changed.augment = lambda batch: batch.replace(obs=2 * batch.obs)
+    losses = []
+    for model, given in ((plain, same.replace(obs=2 * same.obs)), (changed, same)):
+        torch.manual_seed(1)
+        losses.append(model.update(given)[1]["loss"].item())
+    assert losses[0] == losses[1]
+
+
 def test_numbers_may_be_double_by_default() -> None:
     torch.set_default_dtype(torch.float64)
     try:

@@ -18,10 +18,6 @@ def test_process_is_stationary_from_the_start() -> None:
     np.testing.assert_allclose([actions[0].std(), actions[-1].std()], stationary, rtol=0.02)
 
 
-def test_start_with_mu_starts_there() -> None:
-    assert (AdditiveOU(mu=0.7, start_with_mu=True).select_actions(0, ZERO) == np.float32(0.7)).all()
-
-
 def test_environments_have_processes_of_their_own() -> None:
     assert len(np.unique(AdditiveOU().select_actions(0, ZERO))) == 6
 

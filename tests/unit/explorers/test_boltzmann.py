@@ -10,11 +10,6 @@ def never() -> int:
     raise AssertionError("the greedy action was asked for")
 
 
-def test_low_temperature_is_greedy() -> None:
-    value = DiscreteActionValue(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-    assert Boltzmann(1e-4).select_actions(0, np.zeros(2, dtype=np.int64), value).tolist() == [1, 0]
-
-
 def test_forbidden_actions_are_never_chosen() -> None:
     value = DiscreteActionValue(torch.zeros(500, 4)).masked([False, True, False, True])
     assert set(Boltzmann().select_actions(0, np.zeros(500, dtype=np.int64), value).tolist()) == {1, 3}

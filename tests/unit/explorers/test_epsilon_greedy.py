@@ -23,11 +23,6 @@ def value(mask: Any, k: int = 1) -> DiscreteActionValue:
     return DiscreteActionValue(torch.zeros(k, 4)).masked(mask)
 
 
-def test_epsilon_one_is_random_and_epsilon_zero_is_greedy() -> None:
-    assert ConstantEpsilonGreedy(1.0, always_7).select_action(0, never) == RANDOM
-    assert ConstantEpsilonGreedy(0.0, never).select_action(0, lambda: GREEDY) == GREEDY
-
-
 def test_epsilon_may_be_changed() -> None:
     explorer = ConstantEpsilonGreedy(0.0, always_7)
     explorer.epsilon = 1.0
