@@ -122,15 +122,6 @@ def test_a_refused_reward_among_several_leaves_none_stored() -> None:
     assert (agent.t, len(agent.rollout)) == (1, 1)
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    agent = make_table_agent()
-    agent.batch_act([one_hot(0), one_hot(1)])
-    with pytest.raises(ValueError, match="reward 1"):
-        agent.batch_observe([one_hot(0), one_hot(1)], [0.0], [False] * 2, [False] * 2)
-    with pytest.raises(ValueError, match="last_action 2"):
-        agent.batch_observe([one_hot(0)], [0.0], [False], [False])
-
-
 # Masks
 
 

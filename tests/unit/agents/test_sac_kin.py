@@ -202,6 +202,9 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
         _, td_error, q = list(agent.critic_losses(batch))[0]
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
+    with pytest.raises(TypeError, match="q_func1 is a RecurrentSequential, .* only its policy may be recurrent"):
+        critics = [make_critic(recurrent=True) for _ in range(2)]
+        make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
 
 
 # Discrete actions
