@@ -1,6 +1,5 @@
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -22,46 +21,24 @@ class OneUp(Explorer):
         return greedy_action_func() + 1
 
 
-class NoBase:
-    """An explorer by its looks only."""
-
-    def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        return greedy_action_func() + 1
-
-
 VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]))
-
-
-@pytest.mark.parametrize("explorer", [OneUp(), NoBase()])
-def test_select_action_alone_serves_a_batch(explorer: Any) -> None:
-    assert select_actions(explorer, 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
-
-
-def test_a_mock_is_asked_for_each_environment() -> None:
-    explorer = mock.Mock()
-    explorer.select_action.side_effect = [4, 2]
-    assert select_actions(explorer, 3, np.array([0, 1])).tolist() == [4, 2]
-    assert [call.args[0] for call in explorer.select_action.call_args_list] == [3, 3]
-
-
-def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
-    class AlwaysFive(ConstantEpsilonGreedy):
-        """Inherits a batched form that knows nothing of this one."""
-
-        def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-            return 5
-
-    assert AlwaysFive(0.0, lambda: 0).select_actions(0, np.zeros(3)).tolist() == [5, 5, 5]
 
 
 def five(self: Any, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
     return 5
 
 
-def test_select_action_of_a_mix_in_counts_in_a_batch() -> None:
-    own = type("Own", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})
-    assert select_actions(own(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
-    assert select_actions(type("Child", (own,), {})(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
+def test_select_action_alone_serves_a_batch() -> None:
+    assert select_actions(OneUp(), 0, np.array([1, 5, 7])).tolist() == [2, 6, 8]
+    no_base: Any = type("NoBase", (), {"select_action": five})()
+    assert select_actions(no_base, 0, np.array([1, 5, 7])).tolist() == [5, 5, 5]
+
+
+def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
+    own = type("Own", (ConstantEpsilonGreedy,), {"select_action": five})
+    mixed = type("Mixed", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})
+    for kind in (own, mixed, type("Child", (mixed,), {})):
+        assert select_actions(kind(0.0, lambda: 0), 0, np.zeros(3)).tolist() == [5, 5, 5]
 
 
 def test_select_actions_of_a_mix_in_counts_though_a_base_has_a_single_one() -> None:

@@ -13,11 +13,11 @@ from torch import nn
 
 from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue
-from pfrl_like.agents import DQN, DoubleDQN
+from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
 from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.explorer import Explorer
-from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy, Greedy
+from pfrl_like.explorers import ConstantEpsilonGreedy
 from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
@@ -67,16 +67,23 @@ class Pick(nn.Module):
         return obs["x"] if isinstance(obs, dict) else obs
 
 
+def never() -> int:
+    raise AssertionError("random_action_func knows of no mask")
+
+
 def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: float = 0.5, **options: Any) -> DQN:
     q_function = make_q_function(agent, recurrent, n_actions=N_ACTIONS)
     layers: Any = q_function if isinstance(q_function, RecurrentSequential) else [q_function]
     q_function = (RecurrentSequential if recurrent else nn.Sequential)(Pick(), *layers)
 
-    def random_action() -> int:
-        raise AssertionError("random_action_func knows of no mask")
+    explorer = ConstantEpsilonGreedy(epsilon, never)
+    return make_agent(agent, recurrent=recurrent, q_function=q_function, explorer=explorer, **options)
 
-    explorer = ConstantEpsilonGreedy(epsilon, random_action)
-    return make_agent(agent, recurrent=recurrent, q_function=q_function, **{"explorer": explorer, **options})
+
+def train_in_one_and_in_several(agent: Any, where: str, tmp_path: Any) -> None:
+    """The environment raises when a forbidden action is chosen."""
+    train_agent(agent, MaskedEnv(where), 40, tmp_path)
+    train_agent_batch(agent, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 45, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -85,10 +92,8 @@ def make_masked_agent(agent: str = "DQN", recurrent: bool = False, epsilon: floa
 )
 def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, where: str, tmp_path: Any) -> None:
     one = make_masked_agent(agent, recurrent)
-    train_agent(one, MaskedEnv(where), 40, tmp_path)  # the environment raises
+    train_in_one_and_in_several(one, where, tmp_path)
     assert one.optim_t > 0
-    vector = gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3)
-    train_agent_batch(one, vector, 45, tmp_path)
     with one.eval_mode():
         train_agent(one, MaskedEnv(where), 20, tmp_path)
 
@@ -118,13 +123,9 @@ def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str,
     def allowed(*, action_mask: Any = None) -> int:
         return int(np.flatnonzero(action_mask)[-1])
 
-    for several in (False, True):
-        made = make_masked_policy_agent(agents.DiscreteSAC, None)
-        made.replay_start_size, made.burnin_action_func = 100, allowed
-        if several:
-            train_agent_batch(made, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 30, tmp_path)
-        else:
-            train_agent(made, MaskedEnv(where), 30, tmp_path)  # the environment raises
+    made = make_masked_policy_agent(agents.DiscreteSAC, None)
+    made.replay_start_size, made.burnin_action_func = 100, allowed
+    train_in_one_and_in_several(made, where, tmp_path)
     made.burnin_action_func = spaces.Discrete(N_ACTIONS).sample
     with pytest.raises(TypeError, match="sample takes no action_mask, but the environment tells which actions"):
         train_agent(made, MaskedEnv(where), 30, tmp_path)
@@ -133,12 +134,7 @@ def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str,
 @pytest.mark.parametrize("where", ["info", "obs"])
 @pytest.mark.parametrize("kind", [agents.DiscreteBC, agents.DiscreteAWR, agents.DiscreteSAC])
 def test_explorers_of_policies_keep_to_the_mask(kind: Any, where: str, tmp_path: Any) -> None:
-    def random_action() -> int:
-        raise AssertionError("random_action_func knows of no mask")
-
-    made = make_masked_policy_agent(kind, ConstantEpsilonGreedy(0.5, random_action))
-    train_agent(made, MaskedEnv(where), 40, tmp_path)  # the environment raises
-    train_agent_batch(made, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 45, tmp_path)
+    train_in_one_and_in_several(make_masked_policy_agent(kind, ConstantEpsilonGreedy(0.5, never)), where, tmp_path)
 
 
 class Lowest(Explorer):
@@ -183,10 +179,6 @@ def test_masks_may_begin_to_come_later() -> None:
     assert batch.next_action_mask[order].int().tolist() == [[1, 1, 1, 1], [0, 1, 0, 0]]  # type: ignore[index]
 
 
-def test_boltzmann_exploration_keeps_to_the_mask(tmp_path: Any) -> None:
-    train_agent(make_masked_agent(explorer=Boltzmann()), MaskedEnv("info"), 60, tmp_path)
-
-
 @pytest.mark.parametrize(("num_steps", "expected"), [(1, [0, 1, 1, 0]), (3, [1, 0, 0, 1])])
 def test_the_next_mask_is_that_of_the_state_bootstrapped_from(
     num_steps: int, expected: list[int], tmp_path: Any
@@ -200,7 +192,7 @@ def test_the_next_mask_is_that_of_the_state_bootstrapped_from(
 
 
 class Table(nn.Module):
-    """Values of the next state: 1, 5, 3, 9 in the online network and ten times that in the target network."""
+    """Values of every state whose first number is 1: 1, 5, 3, 9."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -209,29 +201,6 @@ class Table(nn.Module):
     def forward(self, obs: Any) -> DiscreteActionValue:
         x = obs["x"] if isinstance(obs, dict) else obs
         return DiscreteActionValue(x[:, :1] * self.values)
-
-
-@pytest.mark.parametrize("kind", [DQN, DoubleDQN])
-@pytest.mark.parametrize("in_obs", [False, True])
-def test_targets_leave_forbidden_actions_out(kind: type[DQN], in_obs: bool) -> None:
-    q_function = Table()
-    agent = kind(
-        q_function, torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(10), 0.5, Greedy(), None, 5, 1
-    )
-    with torch.no_grad():
-        agent.target_model.values.mul_(10)  # type: ignore[operator]
-    zeros, ones = torch.zeros(2, 5), torch.ones(2, 5)
-    mask = torch.tensor([[True, False, True, False], [True, True, False, False]])
-    batch = Batch(zeros, torch.tensor([0, 0]), torch.zeros(2), ones, torch.full((2,), 0.5), next_action_mask=mask)
-    if in_obs:
-        batch = batch.replace(
-            obs={"x": zeros, "action_mask": torch.ones(2, 4, dtype=torch.int8)},
-            next_obs={"x": ones, "action_mask": mask.to(torch.int8)},
-            next_action_mask=None,
-        )
-    # The best allowed next actions are 2 and 1 with the values 30 and 50: targets 0.5 * 30 and 0.5 * 50, values 0.
-    td_error, _ = agent.update(batch)
-    assert td_error.tolist() == [15.0, 25.0]
 
 
 def test_targets_leave_forbidden_actions_out_where_phi_drops_the_mask() -> None:

@@ -1,7 +1,6 @@
 """What does not fit an actor-critic is refused before it learns, by name: optimisers, critics, policies, rows."""
 
 import logging
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,10 @@ from gymnasium import spaces
 from torch import nn
 
 from pfrl_like.agents import REDQ, TQC, CrossQ, DiscreteSAC, SoftActorCritic
-from pfrl_like.envs import SerialVectorEnv
-from pfrl_like.envs.abc import ABC
-from pfrl_like.experiments import train_agent, train_agent_batch
-from pfrl_like.explorers import AdditiveGaussian, Greedy
+from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.nn import BoundByTanh, ConcatObsAndAction, EmpiricalNormalization
 from pfrl_like.policies import (
     DeterministicHead,
-    GaussianHeadWithDiagonalCovariance,
     SoftmaxCategoricalHead,
     SquashedGaussianHead,
 )
@@ -44,27 +39,20 @@ def make_sac(policy: Any, critics: Any, kind: Any = SoftActorCritic, optimizers:
     return kind(policy, *critics, *optimizers, gamma=0.9, **options)
 
 
-def make_discrete(policy_head: Any = SoftmaxCategoricalHead, n: int = 3, critics: Any = None, **options: Any) -> Any:
-    policy = nn.Sequential(nn.Linear(OBS, n if policy_head is SoftmaxCategoricalHead else 2 * n), policy_head())
-    critics = critics or [FCStateQFunctionWithDiscreteAction(OBS, n, 8, 1) for _ in range(2)]
-    return make_sac(policy, critics, DiscreteSAC, **options)
+def make_discrete(n_valued: int = 3) -> Any:
+    """An agent of three actions whose critics value so many."""
+    policy = nn.Sequential(nn.Linear(OBS, 3), SoftmaxCategoricalHead())
+    return make_sac(policy, twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, n_valued, 8, 1)), DiscreteSAC)
 
 
 # Optimisers
 
 
-@pytest.mark.parametrize(
-    ("order", "message"),
-    [
-        ((0, 2, 1), "q_func1_optimizer holds no parameter of q_func1, .* make it of q_func1.parameters"),
-        ((1, 1, 2), "policy_optimizer holds no parameter of policy"),
-        ((0, 1, 1), "q_func2_optimizer holds no parameter of q_func2"),
-    ],
-)
-def test_an_optimiser_in_the_place_of_another_is_refused(order: tuple[int, ...], message: str) -> None:
-    parts = [make_policy(), make_critic(), make_critic()]
-    with pytest.raises(ValueError, match=message):
-        make_sac(parts[0], parts[1:], optimizers=[adam(parts[i].parameters()) for i in order])
+def test_an_optimiser_in_the_place_of_another_is_refused() -> None:
+    policy, *critics = [make_policy(), make_critic(), make_critic()]
+    optimizers = [adam(part.parameters()) for part in (policy, *critics[::-1])]
+    with pytest.raises(ValueError, match="q_func1_optimizer holds no parameter of q_func1, .* make it of q_func1.par"):
+        make_sac(policy, critics, optimizers=optimizers)
 
 
 def test_one_optimiser_may_serve_both_critics() -> None:
@@ -87,12 +75,6 @@ def test_an_optimiser_whose_step_asks_for_the_loss_again_is_refused() -> None:
     optimizers = [torch.optim.LBFGS(policy.parameters()), *(adam(critic.parameters()) for critic in critics)]
     with pytest.raises(TypeError, match="policy_optimizer is a LBFGS, whose step needs a closure, expected one wit"):
         make_sac(policy, critics, optimizers=optimizers)
-
-
-def test_one_critic_in_two_places_is_refused() -> None:
-    critic = make_critic()
-    with pytest.raises(ValueError, match="two of the critics are the same module"):
-        make_sac(make_policy(), [critic, critic])
 
 
 # Critics
@@ -124,11 +106,6 @@ class Mean(nn.Module):
             r"q_func1 cannot be learnt from; .* shape \(2, 2\) for 2 rows",
         ),
         (
-            lambda: twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 3, 8, 1)),
-            TypeError,
-            "q_func1",
-        ),
-        (
             lambda: [QuantileFCSAQFunction(OBS, ACTION, n, 8, 1) for n in (5, 7)],
             ValueError,
             "q_func1 and q_func2 cannot be learnt from",
@@ -137,11 +114,6 @@ class Mean(nn.Module):
             lambda: [DistributionalFCSAQFunction(OBS, ACTION, 11, -v, v, 8, 1) for v in (5.0, 10.0)],
             ValueError,
             "q_func1 and q_func2 .* z_values that differ, expected the same v_min",
-        ),
-        (
-            lambda: [make_critic(), QuantileFCSAQFunction(OBS, ACTION, 5, 8, 1)],
-            TypeError,
-            "q_func1.*q_func2",
         ),
     ],
 )
@@ -157,17 +129,7 @@ def test_critics_that_cannot_be_learnt_from_are_refused_before_they_learn(
     [
         (
             TQC,
-            make_critic,
-            "q_func1 gives a Discr.*, expected .* such as a QuantileFCSAQFunction$",
-        ),
-        (
-            TQC,
             lambda: QuantileFCStateQFunctionWithDiscreteAction(OBS, 2, 5, 8, 1),
-            "q_func1 .*: begin it with Conc",
-        ),
-        (
-            CrossQ,
-            lambda: FCStateQFunctionWithDiscreteAction(OBS, 2, 8, 1),
             "q_func1 .*: begin it with Conc",
         ),
         (
@@ -194,11 +156,7 @@ def test_lists_of_critics_are_called_as_they_are_given() -> None:
         ((critics, one), TypeError, "q_func_optimizers is a single Adam, expected a list with one for each critic"),
         ((critics[0], [one]), TypeError, "q_funcs is a single Sequential, expected a list"),
         (([critics[0], None], [one, one]), TypeError, r"q_funcs\[1\] is None .* expected a torch.nn.Module"),
-        (
-            (critics, [one, [one], one]),
-            TypeError,
-            r"q_func_optimizers\[1\] is \[Adam \( Parameter Group 0 .* expected a",
-        ),
+        ((critics, [one, [one], one]), TypeError, r"q_func_optimizers\[1\] is \[Adam .* expected a"),
         ((critics, [one, *others[::-1]]), ValueError, r"q_func_optimizers\[1\] holds .* make it of q_funcs\[1\].param"),
     ):
         with pytest.raises(error, match=message):
@@ -224,15 +182,6 @@ def test_the_trial_of_critics_leaves_no_trace() -> None:
     agent.dry_run(SPACE.sample(), ACTIONS)
     assert difference(before, (torch.get_rng_state(), critics[0].state_dict())) is None
     assert critics[0].training
-
-
-def test_parts_of_every_kind_pass_the_trial() -> None:
-    for agent in ("DDPG", "TD3", "SoftActorCritic"):
-        for critic in ("numbers", "quantiles", "atoms", "implicit", "proposed"):
-            for recurrent in (False, True):
-                made = make_agent(agent, critic=critic, recurrent=recurrent)
-                made.dry_run(SPACE.sample(), ACTIONS)
-                made.acting_copy().dry_run(SPACE.sample(), ACTIONS)  # which has no critics
 
 
 # Policies
@@ -272,18 +221,6 @@ def test_actions_within_other_bounds_than_the_environments_are_told_of_once(
     assert (told or "") in caplog.text
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_every_runner_tells_of_bounds(batch: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    agent = make_agent("DDPG", explorer=Greedy())
-    env = ABC(size=2, discrete=False)
-    env.action_space = spaces.Box(-2, 2, (ACTION,), np.float32)
-    if batch:
-        train_agent_batch(agent, SerialVectorEnv([env]), 3, str(tmp_path))
-    else:
-        train_agent(agent, env, 3, str(tmp_path))
-    assert [text for text in caplog.messages if "kept by policy in [-1, 1], but" in text]
-
-
 def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -304,26 +241,22 @@ def test_a_smoothing_function_that_gives_something_else_is_refused(smoothing: An
 
 
 def test_policies_of_another_kind_of_actions_are_refused() -> None:
-    with pytest.raises(TypeError, match="policy gives a DiagonalGaussian, expected one that gives a Categorical"):
-        make_discrete(GaussianHeadWithDiagonalCovariance).dry_run(SPACE.sample(), spaces.Discrete(3))
     with pytest.raises(ValueError, match="whose first action is 1, expected 0"):
         make_discrete().dry_run(SPACE.sample(), spaces.Discrete(3, start=1))
     with pytest.raises(ValueError, match="q_func1 and q_func2 cannot be learnt from"):
-        make_discrete(critics=twice(lambda: FCStateQFunctionWithDiscreteAction(OBS, 4, 8, 1))).dry_run(
-            SPACE.sample(), spaces.Discrete(3)
-        )
-    with pytest.raises((TypeError, ValueError), match="q_func1"):
-        make_discrete(critics=twice(make_critic)).dry_run(SPACE.sample(), spaces.Discrete(3))
+        make_discrete(4).dry_run(SPACE.sample(), spaces.Discrete(3))
 
 
 # Arguments and rows
 
 
-def test_arguments_that_are_no_functions_or_numbers_are_named() -> None:
+def test_arguments_that_do_not_fit_are_named() -> None:
     for agent, changes, error in (
+        ("TD3", {"policy_update_delay": 0}, ValueError),
+        ("DDPG", {"target_update_interval": None}, TypeError),
+        ("SoftActorCritic", {"initial_temperature": 0.0}, ValueError),
         ("TD3", {"burnin_action_func": 3}, TypeError),
         ("TD3", {"target_policy_smoothing_func": None}, TypeError),
-        ("SoftActorCritic", {"entropy_target": "auto"}, TypeError),
         ("SoftActorCritic", {"entropy_target": float("nan")}, ValueError),
         ("SoftActorCritic", {"initial_temperature": "1"}, TypeError),
         ("SoftActorCritic", {"temperature_optimizer_lr": -1.0}, ValueError),

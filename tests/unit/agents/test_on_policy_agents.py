@@ -6,22 +6,20 @@ import json
 import math
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from masked_parts import OneAllowed
 from on_policy_parts import ON_POLICY, Table, drive, make_nets, make_on_policy, one_hot
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
-from pfrl_like.agents import PPO
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
-from pfrl_like.experiments import train_agent_batch
 from pfrl_like.learning.minibatches import everything
 from pfrl_like.learning.model_outputs import policy_and_value
-from pfrl_like.nn import Branched, EmpiricalNormalization
+from pfrl_like.nn import EmpiricalNormalization
 from pfrl_like.policies import MultiCategoricalHead, SoftmaxCategoricalHead
 from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
@@ -60,12 +58,6 @@ def test_advantages_by_hand() -> None:
     assert steps.log_prob.tolist() == pytest.approx([math.log(0.5)] * 4)
 
 
-def test_a_step_that_is_both_terminal_and_cut_off_is_terminal() -> None:
-    agent = make_table_agent()
-    drive(agent, [(0, 1, 1, True, True)])
-    assert estimates(agent).advantage.tolist() == [1 - 10]
-
-
 def test_a_run_that_stopped_in_mid_episode_is_bootstrapped_from_where_it_was() -> None:
     agent = make_table_agent(lambd=1.0)
     drive(agent, [(0, 1, 3, False, False)])
@@ -80,15 +72,6 @@ def test_episodes_of_reinforce_that_were_stopped_are_not_learnt_from() -> None:
     agent.stop_episode()
     drive(agent, [(1, 1, 2, False, False)])
     assert len(agent.rollout) == 1
-
-
-def test_returns_of_reinforce_include_the_reward_of_the_step() -> None:
-    agent = make_on_policy("REINFORCE")
-    taken = []
-    agent._learn_once = taken.append
-    drive(agent, [(0, 1, 1, False, False), (1, 2, 2, False, False), (2, 4, 4, True, False)])
-    agent.gradient_steps = {"optimizer": lambda loss: None}
-    assert agent.learn(taken[0])[0].tolist() == [7, 6, 4]
 
 
 # Several environments
@@ -110,13 +93,6 @@ def test_inactive_environments_leave_no_row_and_cost_no_draw() -> None:
     assert steps.reward.tolist() == [1, 3, 2]
     # lambda 0.95: 1 + 0.5 * 20 - 10 + 0.475 * (3 + 0.5 * 40 - 20); the second goes on from what it saw last, state 2
     assert steps.advantage.tolist() == pytest.approx([1 + 0.475 * 3, 3, 2 + 15 - 20])
-
-
-@EVERY
-def test_steps_of_all_environments_count_towards_the_update(kind: str) -> None:
-    agent = make_on_policy(kind, **({"batchsize": 3} if kind == "REINFORCE" else {}))
-    play_several(agent, Chain(time_limit=3), 4, 3)  # 12 steps, 4 or more episodes
-    assert agent.n_updates > 0 and len(agent.rollout) < 10
 
 
 REFUSED_REWARDS = [
@@ -146,58 +122,24 @@ def test_a_refused_reward_among_several_leaves_none_stored() -> None:
     assert (agent.t, len(agent.rollout)) == (1, 1)
 
 
-def test_columns_of_different_lengths_are_refused() -> None:
-    agent = make_table_agent()
-    agent.batch_act([one_hot(0), one_hot(1)])
-    with pytest.raises(ValueError, match="reward 1"):
-        agent.batch_observe([one_hot(0), one_hot(1)], [0.0], [False] * 2, [False] * 2)
-    with pytest.raises(ValueError, match="last_action 2"):
-        agent.batch_observe([one_hot(0)], [0.0], [False], [False])
-    with pytest.raises(RuntimeError, match="before act"):
-        make_table_agent().observe(one_hot(0), 0.0, False, False)
-
-
 # Masks
-
-
-class MaskedEnv(gymnasium.Env[Any, Any]):
-    """Allows one of two actions, by turns, and raises when the other one is chosen."""
-
-    observation_space = spaces.Box(0, 1, (5,), np.float32)
-    action_space = spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-        super().reset(seed=seed)
-        self.t = 0
-        return one_hot(0), self.info()
-
-    def step(self, action: Any) -> Any:
-        assert self.mask[action]
-        self.t += 1
-        return one_hot(self.t % 5), 1.0, self.t == 5, False, self.info()
-
-    def info(self) -> dict[str, Any]:
-        self.mask = np.eye(2, dtype=np.int8)[self.t % 2]
-        return {"action_mask": self.mask}
 
 
 @EVERY
 def test_forbidden_actions_are_neither_chosen_nor_learnt_about(kind: str) -> None:
-    agent = make_on_policy(kind, **({} if kind in ("REINFORCE", "A2C") else {"entropy_coef": 1.0}))
+    options = {} if kind in ("REINFORCE", "A2C") else {"entropy_coef": 1.0}
+    agent = make_on_policy(kind, nets=make_nets(n_actions=3), **options)
     policy = agent.policy if kind == "TRPO" else agent.model
     before = [param.clone() for param in policy.parameters()]
-    play_one(agent, MaskedEnv(), 40)
+    play_one(agent, OneAllowed(), 40)
     assert agent.n_updates > 0
-    if kind in (
-        "REINFORCE",
-        "TRPO",
-    ):  # nothing but the policy: where only one action is allowed, nothing is to be learnt
+    if kind in ("REINFORCE", "TRPO"):  # a policy alone, for which one allowed action leaves nothing to learn
         for param, old in zip(policy.parameters(), before, strict=True):
             torch.testing.assert_close(param, old, rtol=0, atol=1e-6)
     statistics = dict(agent.get_statistics())
     assert statistics["average_entropy"] == pytest.approx(0.0, abs=1e-6)
     with agent.eval_mode():
-        play_one(agent, MaskedEnv(), 10)
+        play_one(agent, OneAllowed(), 10)
 
 
 def test_a_mask_for_continuous_actions_is_refused() -> None:
@@ -237,40 +179,13 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 # Saving
 
 
-@pytest.mark.parametrize("recurrent", [pytest.param(False, marks=pytest.mark.slow), True])
-@EVERY
-def test_an_agent_saved_in_mid_rollout_goes_on_as_if_it_had_not_been(kind: str, recurrent: bool, tmp_path: Any) -> None:
-    set_random_seed(1)
-
-    def make() -> Any:
-        options = {"REINFORCE": {"batchsize": 3}, "A2C": {}}.get(kind, {"obs_normalizer": EmpiricalNormalization(5)})
-        return make_on_policy(kind, recurrent, **options)
-
-    agent, other = make(), make()
-    play_several(agent, Chain(time_limit=9), 3, 7)
-    assert len(agent.rollout)
-    agent.save(str(tmp_path))
-    other.load(str(tmp_path))
-    for each in (agent, other):
-        set_random_seed(2)
-        play_several(each, Chain(time_limit=9), 3, 12)
-    assert difference(agent.state_dict(), other.state_dict(), "state") is None
-    assert agent.n_updates > 1
-
-
-@EVERY
-def test_a_state_of_another_agent_is_refused(kind: str) -> None:
-    agent = make_on_policy(kind)
+def test_a_state_of_another_agent_is_refused() -> None:
+    agent = make_on_policy()
     play_one(agent, CHAIN, 4)
     state = agent.saved_state()
-    for bad in (
-        {**state, "t": -1},
-        {**state, "more": 1},
-        {**state, "windows": {"other": []}},
-        {**state, "numbers": [1] * 9},
-    ):
-        with pytest.raises(ValueError):
-            agent.restore_state(bad)
+    for bad in ({"t": -1}, {"more": 1}):
+        with pytest.raises(ValueError, match="the state has"):
+            agent.restore_state({**state, **bad})
     assert difference(agent.saved_state(), state) is None
 
 
@@ -290,21 +205,6 @@ def test_many_cut_off_episodes_are_a_few_arrays() -> None:
     agent = make_on_policy("PPO", True)
     play_one(agent, Chain(time_limit=2), 9)
     assert [len(rows) for rows, *_ in agent.saved_state()["rollout"]["tails"]] == [4]
-
-
-@pytest.mark.slow
-def test_a_rollout_of_many_frames_comes_back(tmp_path: Any) -> None:
-    frames = torch.rand(1, 4, 84, 84)
-    agent, other = make_on_policy(update_interval=2000), make_on_policy(update_interval=2000)
-    for step in range(1500):  # 170 MB
-        agent.rollout.append(
-            np.array([0]), np.array([False]), obs=frames + step, action=torch.tensor([step]),
-            reward=torch.ones(1), terminated=torch.tensor([False]),
-        )  # fmt: skip
-    agent._last_of = lambda env_ids: (frames, None)
-    agent.save(str(tmp_path))
-    other.load(str(tmp_path))
-    assert difference(agent.saved_state(), other.saved_state()) is None
 
 
 # Learning from elsewhere
@@ -379,17 +279,13 @@ def test_a_recurrent_agent_refuses_transitions() -> None:
 @EVERY
 def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> None:
     agent = make_on_policy(kind, **({"obs_normalizer": EmpiricalNormalization(5)} if kind in ("PPO", "TRPO") else {}))
-    before = copy_of_state(agent)
+    before = copy.deepcopy(agent.state_dict())
     batch = same_steps(agent, False)
     batch = batch.replace(reward=batch.reward * math.nan)
     with pytest.raises(NonFiniteError) as caught:
         agent.update(batch)
     assert caught.value.batch is batch
-    assert difference(before, copy_of_state(agent), "attributes") is None
-
-
-def copy_of_state(agent: Any) -> Any:
-    return copy.deepcopy(agent.state_dict())
+    assert difference(before, agent.state_dict(), "attributes") is None
 
 
 # Environments that do not fit
@@ -417,33 +313,3 @@ def test_an_environment_with_other_actions_is_refused(
     agent = make_on_policy(kind, nets=(policy, vf))
     with pytest.raises(error, match=message):
         agent.dry_run(spaces.Box(0, 1, (5,), np.float32).sample(), space)
-
-
-def test_several_choices_at_once_are_learnt(tmp_path: Any) -> None:
-    class Choices(gymnasium.Env[Any, Any]):
-        observation_space = spaces.Box(0, 1, (5,), np.float32)
-        action_space = spaces.MultiDiscrete([2, 3])
-
-        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
-            super().reset(seed=seed)
-            return one_hot(0), {}
-
-        def step(self, action: Any) -> Any:
-            return one_hot(1), float(action[0] == 1) + float(action[1] == 2), True, False, {}
-
-    set_random_seed(0)
-    policy = nn.Sequential(nn.Linear(5, 5), MultiCategoricalHead([2, 3]))
-    model = Branched(policy, nn.Linear(5, 1))
-    agent = PPO(model, torch.optim.Adam(model.parameters(), 0.1), update_interval=32, minibatch_size=32, epochs=4)
-    agent.act_deterministically = True
-    vector = gymnasium.vector.SyncVectorEnv([Choices] * 4)
-    train_agent_batch(agent, vector, 320, str(tmp_path))
-    with agent.eval_mode():
-        assert agent.act(one_hot(0)).tolist() == [1, 2]
-
-
-def test_a_model_without_values_is_refused_with_what_would_do() -> None:
-    policy, _ = make_nets()
-    optimizer, message = torch.optim.Adam(policy.parameters()), "Branched of a policy and a value function"
-    with pytest.raises(TypeError, match=message):
-        PPO(policy, optimizer).act(one_hot(0))

@@ -4,13 +4,15 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import actor_critic_parts
+import agent_parts
 import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
 from as_on_gpu import as_on_gpu
 from on_policy_parts import make_on_policy
-from registry import KINDS, arguments_of, obs_size
+from registry import arguments_of
 from torch import nn
 
 from pfrl_like import agents
@@ -23,16 +25,12 @@ from pfrl_like.testing.play import difference, play_one
 
 
 def make_batch(kind: Any, seed: int, factor: float = 1.0) -> Batch:
-    g = torch.Generator().manual_seed(seed)
-    obs, next_obs = torch.randn(2, 8, obs_size(kind), generator=g)
-    discrete = kind is agents.DQN
-    action = torch.randint(2, (8,), generator=g) if discrete else torch.rand(8, 2, generator=g)
-    return Batch(obs, action, factor * torch.randn(8, generator=g), next_obs, torch.full((8,), 0.9))
+    batch = (agent_parts if kind is agents.DQN else actor_critic_parts).make_batch(seed)
+    return batch.replace(reward=factor * batch.reward)
 
 
 @pytest.mark.parametrize("kind", [agents.DQN, agents.DDPG, agents.SoftActorCritic, agents.IQL])
 def test_learning_is_as_if_they_had_never_come(kind: Any) -> None:
-    assert kind in KINDS
     soft = {"target_update_method": "soft", "soft_update_tau": 0.1} if kind in (agents.DQN, agents.DDPG) else {}
     one = as_on_gpu(kind(**arguments_of(kind), **soft))
     other = copy.deepcopy(one)

@@ -17,7 +17,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.losses import even_fractions
 from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.testing import Chain, ChainQFunction
+from pfrl_like.testing import Chain
 from pfrl_like.testing.play import difference, play_one
 from pfrl_like.utils import set_random_seed
 
@@ -44,16 +44,12 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, m
     one = make_agent(agent, buffer, recurrent)
     play_one(one, CHAIN, 60)
     other = copy.deepcopy(one)
-    if recurrent:
-        set_random_seed(1)
-        items = one.replay_buffer.sample_episodes(4, 4)  # type: ignore[attr-defined]
-        set_random_seed(1)
-        batch = other.replay_buffer.sample_sequences(4, 4, 0.9)  # type: ignore[attr-defined]
-    else:
-        set_random_seed(1)
-        items = one.replay_buffer.sample(4)
-        set_random_seed(1)
-        batch = other.replay_buffer.sample_batch(4, 0.9)
+    of_dicts, of_columns = ("sample_episodes", "sample_sequences") if recurrent else ("sample", "sample_batch")
+    size = (4, 4) if recurrent else (4,)
+    set_random_seed(1)
+    items = getattr(one.replay_buffer, of_dicts)(*size)
+    set_random_seed(1)
+    batch = getattr(other.replay_buffer, of_columns)(*size, 0.9)
     errors: list[float] = []
     other_errors: list[float] = []
     one.update(items, errors)
@@ -84,13 +80,6 @@ def test_an_empty_list_is_refused() -> None:
         make_agent().update([])
 
 
-def test_errors_out_is_cleared_and_filled_with_absolute_errors() -> None:
-    errors = [5.0, 6.0, 7.0, 8.0, 9.0]
-    td_error, _ = make_agent().update(make_batch(), errors)
-    assert (td_error < 0).any()
-    assert errors == td_error.abs().tolist()
-
-
 def test_errors_of_sequences_are_their_largest() -> None:
     agent = make_agent(recurrent=True, optimizer=STILL)
     lengths = torch.tensor([3, 1])  # rows: steps 0 of both, then 1 and 2 of the first
@@ -111,13 +100,6 @@ def test_priorities_follow_the_errors_of_the_items() -> None:
     torch.testing.assert_close(batch.weight, weight / weight.max(), rtol=1e-3, atol=1e-4)
 
 
-def test_update_counts_updates_and_not_steps() -> None:
-    agent = make_agent()
-    agent.update(make_batch())
-    assert (agent.optim_t, agent.t) == (1, 0)
-    assert dict(agent.get_statistics())["n_updates"] == 1
-
-
 @pytest.mark.parametrize("options", [{}, {"n_times_update": 2}, {"update_interval": 5}])
 def test_without_steps_the_target_moves_after_as_many_updates_as_fit_in_its_interval(options: Any) -> None:
     agent = make_agent(target_update_interval=10, **options)
@@ -131,16 +113,6 @@ def test_without_steps_the_target_moves_after_as_many_updates_as_fit_in_its_inte
         agent.update(make_batch())
         assert difference(agent.target_model.state_dict(), trained) is None
         agent._updates_left = agent.target_update_interval // agent.update_interval * agent.n_times_update
-
-
-def test_targets_come_from_the_target_network() -> None:
-    agent = make_agent(optimizer=STILL)
-    batch = make_batch()
-    q = agent.model(batch.obs).evaluate_actions(batch.action)
-    expected = batch.reward + 0.9 * agent.target_model(batch.next_obs).max - q
-    with torch.no_grad():
-        agent.model.model.output.bias.add_(100.0)  # type: ignore[union-attr]
-    torch.testing.assert_close(agent.update(batch)[0], (expected - 100.0).detach())
 
 
 class TestRefusal:
@@ -173,16 +145,6 @@ class TestRefusal:
             one.update(batch)
             other.update(batch)
             assert difference(one.state_dict(), other.state_dict()) is None
-
-    def test_priorities_stay(self) -> None:
-        agent = make_agent(buffer="prioritized")
-        play_one(agent, CHAIN, 20)
-        with torch.no_grad():
-            next(agent.model.parameters()).mul_(torch.nan)
-        before = agent.replay_buffer._priorities.to_array()  # type: ignore[attr-defined]
-        with pytest.raises(NonFiniteError):
-            agent.update_from_replay()
-        np.testing.assert_array_equal(agent.replay_buffer._priorities.to_array(), before)  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize("buffer", ["prioritized", "prioritized episodic"])
     def test_the_buffer_does_not_wait_for_errors_that_will_not_come(self, buffer: str) -> None:
@@ -226,30 +188,6 @@ class TestModes:
         one.update(make_batch())
         assert norm.num_batches_tracked == 1
 
-    @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
-    def test_batch_norm_sees_only_the_observations_that_are_learnt(self, agent: str) -> None:
-        norm = nn.BatchNorm1d(8, momentum=1.0)
-        one = self.make(agent, norm)
-        batch = make_batch()
-        one.update(batch)
-        assert norm.num_batches_tracked == 1
-        torch.testing.assert_close(norm.running_mean, one.model[0](batch.obs).mean(0).detach())  # type: ignore[index]
-        assert one.model.training
-
-    def test_acting_leaves_batch_norm_alone(self) -> None:
-        norm = nn.BatchNorm1d(8)
-        one = self.make("DQN", norm)
-        one.act(np.zeros(5, dtype=np.float32))
-        assert norm.num_batches_tracked == 0
-        assert one.model.training
-
-    def test_hard_updates_copy_running_statistics(self) -> None:
-        one = self.make("DQN", nn.BatchNorm1d(8))
-        one.update(make_batch())
-        one.sync_target_network()
-        assert difference(one.model.state_dict(), one.target_model.state_dict()) is None
-        assert not one.target_model.training
-
 
 def test_the_target_takes_no_gradient() -> None:
     agent = make_agent()
@@ -267,14 +205,6 @@ def test_frozen_layers_stay_frozen() -> None:
         agent.update(make_batch())
     assert torch.equal(q_function[0].weight, before)
     assert q_function[0].weight.grad is None
-
-
-def test_the_users_own_model_learns() -> None:
-    q_function = ChainQFunction(Chain(), 0.9)
-    agent = make_agent(q_function=q_function)
-    before = q_function.table.clone()
-    agent.update(make_batch().replace(obs=torch.eye(5)[:4]))
-    assert agent.model is q_function and not torch.equal(q_function.table, before)
 
 
 @pytest.mark.parametrize("buffer", ["3-step prioritized", "prioritized episodic"])
@@ -333,6 +263,8 @@ def test_a_subclass_may_override_learn_and_call_that_of_the_base() -> None:
         def learn(self, batch: Batch) -> Any:
             return super().learn(batch.replace(reward=batch.reward / 2))
 
+    with pytest.raises(ValueError, match=r"compile is True, but Halved defines learn\(batch\) and not update_step"):
+        make_agent(Halved, compile=True)
     agent, batch = make_agent("DQN"), make_batch()
     plain = copy.deepcopy(agent)
     agent.__class__ = Halved

@@ -10,17 +10,6 @@ def never() -> int:
     raise AssertionError("the greedy action was asked for")
 
 
-def test_actions_come_with_the_probabilities_of_a_softmax() -> None:
-    value = DiscreteActionValue(torch.tensor([[0.0, 1.0]]).expand(20_000, 2))
-    actions = Boltzmann(0.5).select_actions(0, np.zeros(20_000, dtype=np.int64), value)
-    assert actions.mean() == pytest.approx(1 / (1 + np.exp(-2.0)), abs=0.01)  # softmax((0, 1) / 0.5)
-
-
-def test_low_temperature_is_greedy() -> None:
-    value = DiscreteActionValue(torch.tensor([[0.0, 1.0], [1.0, 0.0]]))
-    assert Boltzmann(1e-4).select_actions(0, np.zeros(2, dtype=np.int64), value).tolist() == [1, 0]
-
-
 def test_forbidden_actions_are_never_chosen() -> None:
     value = DiscreteActionValue(torch.zeros(500, 4)).masked([False, True, False, True])
     assert set(Boltzmann().select_actions(0, np.zeros(500, dtype=np.int64), value).tolist()) == {1, 3}
@@ -41,16 +30,6 @@ def test_continuous_actions_are_refused() -> None:
     value = QuadraticActionValue(torch.zeros(1, 1), torch.ones(1, 1, 1), torch.zeros(1))
     with pytest.raises(TypeError, match="action_value is QuadraticActionValue, but Boltzmann needs"):
         Boltzmann().select_action(0, never, value)
-
-
-def test_missing_action_value_is_refused() -> None:
-    with pytest.raises(TypeError, match="action_value is NoneType"):
-        Boltzmann().select_action(0, never)
-
-
-def test_temperature_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="T is 0, expected a positive number"):
-        Boltzmann(0)
 
 
 def test_repr_names_the_temperature() -> None:

@@ -23,17 +23,6 @@ def value(mask: Any, k: int = 1) -> DiscreteActionValue:
     return DiscreteActionValue(torch.zeros(k, 4)).masked(mask)
 
 
-def test_epsilon_one_is_random_and_epsilon_zero_is_greedy() -> None:
-    assert ConstantEpsilonGreedy(1.0, always_7).select_action(0, never) == RANDOM
-    assert ConstantEpsilonGreedy(0.0, never).select_action(0, lambda: GREEDY) == GREEDY
-
-
-def test_random_action_comes_with_the_probability_epsilon() -> None:
-    explorer = ConstantEpsilonGreedy(0.3, always_7)
-    actions = explorer.select_actions(0, np.zeros(10_000, dtype=np.int64))
-    assert (actions == RANDOM).mean() == pytest.approx(0.3, abs=0.02)
-
-
 def test_epsilon_may_be_changed() -> None:
     explorer = ConstantEpsilonGreedy(0.0, always_7)
     explorer.epsilon = 1.0
@@ -101,32 +90,6 @@ def test_mask_that_allows_nothing_counts_as_allowing_everything() -> None:
     assert explorer.select_action(0, never, value([False] * 4)) in range(4)
 
 
-@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
-def test_generator_of_its_own_leaves_the_global_stream_alone(make: Any) -> None:
-    np.random.seed(3)
-    expected = np.random.rand()
-    np.random.seed(3)
-    explorers = [ConstantEpsilonGreedy(0.5, always_7, rng=make(1)) for _ in range(2)]
-    first, second = ([int(explorer.select_action(0, lambda: GREEDY)) for _ in range(20)] for explorer in explorers)
-    assert first == second
-    assert np.random.rand() == expected
-
-
-def test_decay_goes_between_the_two_ends() -> None:
-    linear = LinearDecayEpsilonGreedy(0.75, 0.25, 2, always_7)
-    assert [linear.compute_epsilon(t) for t in range(4)] == [0.75, 0.5, 0.25, 0.25]
-    exponential = ExponentialDecayEpsilonGreedy(0.75, 0.25, 0.5, always_7)
-    assert [exponential.compute_epsilon(t) for t in range(4)] == [0.75, 0.375, 0.25, 0.25]
-
-
-@pytest.mark.parametrize("make", [np.random.default_rng, np.random.RandomState])
-def test_saved_generator_goes_on_where_it_was(make: Any) -> None:
-    explorer, other = (ConstantEpsilonGreedy(0.5, always_7, rng=make(seed)) for seed in (1, 2))
-    explorer.select_actions(0, np.zeros(9))
-    other.load_state_dict(explorer.state_dict())
-    assert explorer.rng.random() == other.rng.random()
-
-
 def test_state_of_an_explorer_with_another_kind_of_stream_is_refused() -> None:
     state = ConstantEpsilonGreedy(0.5, always_7, rng=np.random.default_rng(0)).state_dict()
     with pytest.raises(ValueError, match="only one of the two draws from the global stream"):
@@ -152,24 +115,11 @@ def test_choices_are_logged_at_debug_level(kind: Any, epsilons: Any, caplog: pyt
     assert caplog.messages == ["t:4 a:7 non-greedy", "t:5 a:[7] non-greedy:[0]"]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ConstantEpsilonGreedy(1.5, always_7), "epsilon is 1.5, expected a number from 0 to 1"),
-        (lambda: LinearDecayEpsilonGreedy(-0.1, 0.1, 1, always_7), "start_epsilon is -0.1"),
-        (lambda: LinearDecayEpsilonGreedy(1.0, float("nan"), 1, always_7), "end_epsilon is nan"),
-        (lambda: LinearDecayEpsilonGreedy(1.0, 0.1, -1, always_7), "decay_steps is -1"),
-        (lambda: ExponentialDecayEpsilonGreedy(1.0, 0.1, 1.0, always_7), "decay is 1.0"),
-    ],
-)
-def test_values_out_of_range_are_refused(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
-def test_random_action_that_is_no_function_is_refused() -> None:
-    with pytest.raises(TypeError, match="random_action_func is 3"):
-        ConstantEpsilonGreedy(0.1, 3)
+def test_both_ends_of_a_decay_are_probabilities() -> None:
+    with pytest.raises(ValueError, match="start_epsilon is -0.1"):
+        LinearDecayEpsilonGreedy(-0.1, 0.1, 1, always_7)
+    with pytest.raises(ValueError, match="end_epsilon is nan"):
+        ExponentialDecayEpsilonGreedy(1.0, float("nan"), 0.5, always_7)
 
 
 @pytest.mark.parametrize("random_action", [1.7, np.array([1]), None, "left"])

@@ -26,7 +26,7 @@ def random_action() -> int:
 
 VALUE = DiscreteActionValue(torch.tensor([[1.0, 2.0, 0.5]]))
 
-DISCRETE: dict[str, tuple[Callable[[], Any], list[int], float]] = {
+CASES: dict[str, tuple[Callable[[], Any], list[Any], float]] = {
     "constant": (
         lambda: ConstantEpsilonGreedy(0.5, random_action),
         [-1, -1, -1, -1, 5, 7, -1, -1, 6, -1, 1, -1, 9, -1, 5, -1, -1, -1, -1, 3],
@@ -47,9 +47,6 @@ DISCRETE: dict[str, tuple[Callable[[], Any], list[int], float]] = {
         [1, 1, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 0, 0, 0, 1, 1, 1],
         0.978618342232764,
     ),
-}
-
-CONTINUOUS: dict[str, tuple[Callable[[], Any], list[list[float]], float]] = {
     "gaussian clipped": (
         lambda: AdditiveGaussian(0.5, low=-0.6, high=[0.4, 0.7]),
         [[0.4, 0.2000786], [0.4, 0.7], [0.4, -0.4886389], [0.4, -0.0756786], [-0.0516094, 0.2052993]],
@@ -88,22 +85,14 @@ def batch_of_one(explorer: Any, t: int, greedy: Any) -> Any:
 
 
 @pytest.mark.parametrize("select", [one, batch_of_one])
-@pytest.mark.parametrize("case", DISCRETE)
-def test_discrete_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
-    make, expected, next_draw = DISCRETE[case]
+@pytest.mark.parametrize("case", CASES)
+def test_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
+    make, expected, next_draw = CASES[case]
+    discrete = isinstance(expected[0], int)
+    greedy = np.int64(-1) if discrete else np.zeros(2, dtype=np.float32)
     np.random.seed(0)
     explorer = make()
-    assert [int(select(explorer, t, -1)) for t in range(20)] == expected
-    assert np.random.rand() == next_draw
-
-
-@pytest.mark.parametrize("select", [one, batch_of_one])
-@pytest.mark.parametrize("case", CONTINUOUS)
-def test_continuous_actions_are_those_of_pfrl(case: str, select: Callable[..., Any]) -> None:
-    make, expected, next_draw = CONTINUOUS[case]
-    np.random.seed(0)
-    explorer = make()
-    actions = [select(explorer, t, np.zeros(2, dtype=np.float32)) for t in range(len(expected))]
-    assert all(action.dtype == np.float32 for action in actions)
+    actions = [select(explorer, t, greedy) for t in range(len(expected))]
+    assert discrete or all(action.dtype == np.float32 for action in actions)
     np.testing.assert_allclose(actions, expected, atol=1e-7)
     assert math.isclose(np.random.rand(), next_draw)
