@@ -11,6 +11,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import given_loss, own_step
@@ -130,14 +131,7 @@ class DDPG(OffPolicyActorCritic):
     ) -> None:
         super().__init__(
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
-            replay_buffer, gamma, explorer, burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval,
-            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
-            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
-            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
-            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
-            compile=compile,
+            replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         # PFRL saves both networks as one.
         self.model = nn.ModuleList([policy, q_func])

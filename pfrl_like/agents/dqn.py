@@ -14,6 +14,7 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import check_kind, check_size
 from pfrl_like.learning.model_outputs import wrong_value
@@ -174,13 +175,8 @@ class DQN(OffPolicyAgent):
     ) -> None:
         further = self.extra_modules()
         super().__init__(
-            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
-            device=device, replay_start_size=replay_start_size, minibatch_size=minibatch_size,
-            update_interval=update_interval, target_update_interval=target_update_interval, phi=phi,
-            target_update_method=target_update_method, soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, burn_in=burn_in, compile=compile,
+            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer,
+            **passed_on(OffPolicyAgent, locals()),
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer

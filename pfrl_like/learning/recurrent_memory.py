@@ -13,16 +13,8 @@ from torch import Tensor
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
+from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
-from pfrl_like.utils.recurrent import (
-    batch_sizes_of,
-    forward,
-    get_recurrent_state_at,
-    map_recurrent_state,
-    mask_recurrent_state_at,
-    one_step_forward,
-    recurrent_state_as_numpy,
-)
 
 #: Fields of a batch that belong to a sequence as a whole, or says how the rows are arranged.
 _NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
@@ -49,7 +41,7 @@ class RecurrentMemory:
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
             before = None  # another number of environments: other episodes
-        output, after = one_step_forward(module, obs, before)
+        output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
             after = _select(torch.as_tensor(np.asarray(active)), after, before)
         if training:
@@ -89,9 +81,9 @@ class RecurrentMemory:
         if len(indices) == 0:
             return
         if training:
-            self.train_state = mask_recurrent_state_at(self.train_state, indices)
+            self.train_state = recurrent.mask_recurrent_state_at(self.train_state, indices)
         else:
-            self.test_state = mask_recurrent_state_at(self.test_state, indices)
+            self.test_state = recurrent.mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
         """What training needs to go on between two steps, as values for JSON and tensors."""
@@ -113,7 +105,7 @@ class RecurrentMemory:
 
     @staticmethod
     def _at(state: Any, i: int) -> Any:
-        return recurrent_state_as_numpy(get_recurrent_state_at(state, i, detach=True))
+        return recurrent.recurrent_state_as_numpy(recurrent.get_recurrent_state_at(state, i, detach=True))
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
@@ -176,7 +168,7 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
         start: First step that is wanted of each, [B].
         stop: Step after the last one that is wanted of each, [B]; `stop - start` must be falling.
     """
-    first_row = torch.cat([torch.zeros(1, dtype=torch.int64), batch_sizes_of(lengths).cumsum(0)])
+    first_row = torch.cat([torch.zeros(1, dtype=torch.int64), recurrent.batch_sizes_of(lengths).cumsum(0)])
     step = torch.arange(int((stop - start).max())).unsqueeze(1) + start
     row = first_row[step.clamp(max=len(first_row) - 1)] + torch.arange(len(lengths))
     return row[step < stop]
@@ -187,9 +179,9 @@ def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, 
     running = int((n_steps > 0).sum())
     if running == 0:
         return state
-    begun = map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
+    begun = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
     inputs = map_nested(lambda leaf: leaf[rows], inputs)
-    advanced = forward(module, inputs, begun, n_steps[:running])[1]
+    advanced = recurrent.forward(module, inputs, begun, n_steps[:running])[1]
     return _join(advanced, state, len(n_steps) - running)
 
 

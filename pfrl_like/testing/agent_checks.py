@@ -18,16 +18,8 @@ from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.play import (
-    Chain,
-    Episodes,
-    difference,
-    play_one,
-    play_several,
-    play_step,
-    refuse_unknown_keywords,
-    require,
-)
+from pfrl_like.testing import play
+from pfrl_like.testing.play import require
 from pfrl_like.testing.stream_checks import check_streams
 from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action
@@ -66,7 +58,7 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
     Raises:
         AssertionError: Naming the contract that is broken.
     """
-    env = Chain(time_limit=7) if env is None else env
+    env = play.Chain(time_limit=7) if env is None else env
     with isolated_rng(env):
         trial = Trial(make_agent, env, n_steps, seed)
         for check in CHECKS:
@@ -75,7 +67,7 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
 def check_unknown_keywords_are_refused(trial: Trial) -> None:
     """A misspelt argument raises `TypeError`."""
-    refuse_unknown_keywords(trial.make_agent)
+    play.refuse_unknown_keywords(trial.make_agent)
 
 
 def check_it_learns(trial: Trial) -> None:
@@ -87,7 +79,7 @@ def check_it_learns(trial: Trial) -> None:
 def check_same_seed_same_numbers(trial: Trial) -> None:
     """Two agents from one seed are the same, bit for bit, after training."""
     agent = trial.new_agent()
-    actions = play_one(agent, trial.env, trial.n_steps)
+    actions = play.play_one(agent, trial.env, trial.n_steps)
     found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
     require(found is None, f"the same seed gave two different agents: {found}")
 
@@ -96,12 +88,12 @@ def check_actions_lie_in_the_space(trial: Trial) -> None:
     """In training and evaluation, for one environment and for several."""
     agent, actions = trial.trained, list(trial.actions)
     with agent.eval_mode(), isolated_rng():
-        actions += play_one(agent, trial.env, 10)
+        actions += play.play_one(agent, trial.env, 10)
     if hasattr(agent, "batch_act"):
         agent = trial.new_agent()
-        actions += sum(play_several(agent, trial.env, 3, trial.n_steps // 3), [])
+        actions += sum(play.play_several(agent, trial.env, 3, trial.n_steps // 3), [])
         with agent.eval_mode():
-            actions += sum(play_several(agent, trial.env, 2, 10), [])  # evaluation may use other environments
+            actions += sum(play.play_several(agent, trial.env, 2, 10), [])  # evaluation may use other environments
     for action in actions:
         try:
             check_action(trial.env.action_space, action, bounds=False)
@@ -114,7 +106,7 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
     if not hasattr(trial.trained, "batch_act"):
         return
     agent = trial.new_agent()
-    play_several(agent, trial.env, 1, trial.n_steps)
+    play.play_several(agent, trial.env, 1, trial.n_steps)
     found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"a batch of one environment gave other numbers than the environment alone: {found}")
 
@@ -126,12 +118,12 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
         if step == trial.n_steps * 2 // 3:
             before = copy.deepcopy((state_of(agent), _size(agent)))
             with isolated_rng(trial.env), agent.eval_mode():
-                play_one(agent, trial.env, 10)
+                play.play_one(agent, trial.env, 10)
             found = trial.difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
             require(found is None, f"an evaluation has changed the agent: {found}")
             require(agent.training, "training is False after eval_mode has been left")
-        episodes = Episodes(trial.env, 0) if episodes is None else episodes
-        play_step(agent, episodes)
+        episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
+        play.play_step(agent, episodes)
     found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"an evaluation has changed the training after it: {found}")
 
@@ -156,11 +148,11 @@ def check_steps_are_counted(trial: Trial) -> None:
     if not hasattr(agent, "t"):
         return
     with agent.eval_mode(), isolated_rng():
-        play_one(agent, trial.env, 5)
+        play.play_one(agent, trial.env, 5)
     require(agent.t == trial.n_steps, f"t is {agent.t} after {trial.n_steps} steps in training and 5 in evaluation")
     if hasattr(agent, "batch_act"):
         agent = trial.new_agent()
-        play_several(agent, trial.env, 3, 5)
+        play.play_several(agent, trial.env, 3, 5)
         require(agent.t == 15, f"t is {agent.t} after 5 steps in 3 environments, expected 15")
 
 
@@ -275,7 +267,7 @@ def check_update_learns_and_tells(trial: Trial) -> None:
     before = copy.deepcopy(_learnt(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
+    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
     require(td_error.shape == (n,), f"update gave TD errors of shape {tuple(td_error.shape)} for {n} items")
     require(not td_error.requires_grad, "update gave TD errors that carry a graph")

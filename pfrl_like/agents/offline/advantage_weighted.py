@@ -11,7 +11,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
 from pfrl_like.learning.critics import (
     Targets,
     distribution_of,
@@ -156,15 +156,8 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
             q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
         )
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers},
-            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
-            device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
+            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     # How an algorithm differs

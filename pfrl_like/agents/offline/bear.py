@@ -7,17 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import soft_least_of
-from pfrl_like.agents.offline.imitation import (
-    ChosenAction,
-    chosen,
-    chosen_for_active,
-    imitated_actions,
-    learn_imitator_alone,
-    most_valued,
-    step_imitator,
-    take_imitator,
-    try_imitator,
-)
+from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
@@ -50,7 +40,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    best = imitation.chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
     value = soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
     return value, distribution.log_prob(best)
 
@@ -135,7 +125,7 @@ class BEAR(SoftActorCritic):
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
         self.alpha_optimizer_lr = alpha_optimizer_lr
-        take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(*args, **kwargs)
         self.acting_critic = self.critics[0]
 
@@ -145,29 +135,31 @@ class BEAR(SoftActorCritic):
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """A step of all, or of the imitator alone before `rl_start_step`."""
-        return super().learn(batch) if self.optim_t >= self.rl_start_step else learn_imitator_alone(self, batch)
+        return (
+            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
+        )
 
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Minimise the other losses, then the imitator's, or the latter alone."""
         found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return step_imitator(self, batch, step, found)
+        return imitation.step_imitator(self, batch, step, found)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """As of `SoftActorCritic`; then an imitator of other actions is refused."""
         super().try_parts(batch, distribution)
-        try_imitator(self, batch)
+        imitation.try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""
-        best = chosen_for_active(self._best_drawn, obs, active)
+        best = imitation.chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
-    def _best_drawn(self, obs: Any) -> ChosenAction:
+    def _best_drawn(self, obs: Any) -> imitation.ChosenAction:
         actions = drawn_for_each(self._distribution(obs, None, None), self.n_action_samples)
         with evaluating_readers(self.acting_critic):
-            return most_valued(self.acting_critic, obs, actions)
+            return imitation.most_valued(self.acting_critic, obs, actions)
 
     def make_multipliers(self) -> list[LagrangeMultiplier]:
         """Temperature and alpha."""
@@ -210,6 +202,6 @@ class BEAR(SoftActorCritic):
     def discrepancy(self, batch: Batch) -> Tensor:
         """`maximum_mean_discrepancy` of actions of the policy, which takes the gradient, and the imitator, [N]."""
         with evaluating_readers(self.imitator):
-            imitated = imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
+            imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
         return maximum_mean_discrepancy(drawn, imitated, self.mmd_sigma, self.mmd_kernel)

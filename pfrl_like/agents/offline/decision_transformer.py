@@ -16,6 +16,7 @@ from pfrl_like.errors import ExportError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.learning.model_outputs import taken_by
@@ -240,12 +241,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         check_counts(optional=True, context_size=context_size)
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+            target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
+            **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         longest = self.policy.context_size
         if context_size is not None and context_size > longest:

@@ -1,5 +1,7 @@
 """Which parts and arguments fit an agent, and what is said of the others."""
 
+import inspect
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +21,19 @@ from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
+
+
+def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an agent's base class that are arguments of the agent's, too, by the same names.
+
+    Args:
+        base: The base class.
+        given: `locals()` of the agent's constructor. A logger that is None becomes that of its class's module.
+    """
+    given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
+    constructors = [vars(kind)["__init__"] for kind in base.__mro__ if "__init__" in vars(kind)]
+    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
