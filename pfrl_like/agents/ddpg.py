@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import ConstructorOnly, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -177,21 +178,6 @@ class DDPG(OffPolicyActorCritic):
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
-    @property
-    def n_updates(self) -> int:
-        """Updates."""
-        return self.optim_t
-
-    @n_updates.setter
-    def n_updates(self, count: int) -> None:
-        self.optim_t = count
-
-    @property
-    def q_function(self) -> Any:
-        """The critic."""
-        return self.q_func
-
-    @property
-    def target_q_function(self) -> Any:
-        """Its target."""
-        return self.target_q_func
+    n_updates = renamed("optim_t", "Updates.")
+    q_function = property(attrgetter("q_func"), doc="The critic.")
+    target_q_function = property(attrgetter("target_q_func"), doc="Its target.")

@@ -240,16 +240,14 @@ class SoftActorCritic(OffPolicyActorCritic):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
         return next_value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
+    def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+        """As of `sac_policy_loss`."""
+        pool = self.policy_pool
+        return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
+
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `sac_policy_loss` and `temperature_loss`."""
-        loss, log_prob, entropy = sac_policy_loss(
-            self.policy,
-            self.critics,
-            batch,
-            self.multipliers["temperature"](),
-            self.batch_accumulator,
-            self.policy_pool,
-        )
+        """Descend on `policy_loss` and `temperature_loss`."""
+        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         step("policy_optimizer", loss)
         if "update_temperature" not in self.overridden_hooks:
             self.multipliers["temperature"].update(

@@ -21,7 +21,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_function
+from pfrl_like.utils.checks import ConstructorOnly, check_function, renamed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -219,14 +219,7 @@ class TD3(OffPolicyActorCritic):
         """Numbers of updates."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
-    @property
-    def policy_n_updates(self) -> int:
-        """Updates of the policy."""
-        return self.n_policy_updates
-
-    @policy_n_updates.setter
-    def policy_n_updates(self, count: int) -> None:
-        self.n_policy_updates = count
+    policy_n_updates = renamed("n_policy_updates", "Updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from pfrl_like.action_value import soft_least_of
 from pfrl_like.agents.offline import imitation
-from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
@@ -185,9 +185,7 @@ class BEAR(SoftActorCritic):
 
         Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
-        loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self.multipliers["temperature"](), self.batch_accumulator
-        )
+        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         discrepancy = self.discrepancy(batch)
         threshold = self.alpha_threshold or 0.0
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)

@@ -25,7 +25,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device, resolve_device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, renamed
 from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.env_values import mask_keyword
 
@@ -316,14 +316,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate(self, episodes, **options)["fqe"].value)
 
-    @property
-    def observation_scaler(self) -> Any:
-        """`scaler`, as later versions of d3rlpy call it."""
-        return self.scaler
-
-    @observation_scaler.setter
-    def observation_scaler(self, scaler: Any) -> None:
-        self.scaler = scaler
+    observation_scaler = renamed("scaler", "`scaler`, as later versions of d3rlpy call it.")
 
     @property
     def _agent(self) -> Any:
