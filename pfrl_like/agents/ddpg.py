@@ -20,7 +20,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, renamed
+from pfrl_like.utils.checks import constructor_only, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -48,6 +48,7 @@ def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: st
     return weighted_mean(-q, batch.weight, accumulator), q.detach()
 
 
+@constructor_only("actor_optimizer", "critic_optimizer")
 class DDPG(OffPolicyActorCritic):
     """Deep Deterministic Policy Gradient; with a Gaussian policy it is SVG(0).
 
@@ -94,8 +95,6 @@ class DDPG(OffPolicyActorCritic):
     elementwise = staticmethod(square)
     hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
 
-    actor_optimizer: Any = ConstructorOnly()
-    critic_optimizer: Any = ConstructorOnly()
     q_func: Any
     target_q_func: Any
 

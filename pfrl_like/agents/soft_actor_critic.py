@@ -24,7 +24,7 @@ from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -103,6 +103,8 @@ def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
     return entropy
 
 
+@constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class SoftActorCritic(OffPolicyActorCritic):
     """Soft Actor-Critic.
 
@@ -156,13 +158,6 @@ class SoftActorCritic(OffPolicyActorCritic):
     #: What the targets make of the critics' values, and what the policy follows.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
-
-    initial_temperature: Any = ConstructorOnly()
-    temperature_holder: Any = ConstructorOnly()
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
-    temperature_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

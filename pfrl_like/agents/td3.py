@@ -21,7 +21,7 @@ from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_function, renamed
+from pfrl_like.utils.checks import check_function, constructor_only, renamed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -61,6 +61,7 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     return next_action
 
 
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class TD3(OffPolicyActorCritic):
     """Twin Delayed Deep Deterministic Policy Gradient.
 
@@ -111,9 +112,6 @@ class TD3(OffPolicyActorCritic):
     acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
 
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
     q_func1: Any
 
     def __init__(

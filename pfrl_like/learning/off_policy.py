@@ -34,7 +34,7 @@ from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
@@ -43,6 +43,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
+@constructor_only("optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in")
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents with a replay buffer and target networks.
 
@@ -93,15 +94,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     #: The minibatch of an update by overridden methods of PFRL's, while it runs.
     hooked_batch: Batch | None = None
-
-    #: What other parts of the agent were built with.
-    optimizer: Any = ConstructorOnly()
-    phi: Any = ConstructorOnly()
-    batch_states: Any = ConstructorOnly()
-    recurrent: Any = ConstructorOnly()
-    max_grad_norm: Any = ConstructorOnly()
-    num_steps: Any = ConstructorOnly()
-    burn_in: Any = ConstructorOnly()
 
     def __init__(
         self,

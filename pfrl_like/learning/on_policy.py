@@ -30,11 +30,12 @@ from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle,
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import LARGEST_REWARD, ConstructorOnly, check_counts
+from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.recurrent import one_step_forward
 
 
+@constructor_only("phi", "batch_states", "recurrent", "max_grad_norm")
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that learn from their own last steps alone.
 
@@ -67,12 +68,6 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     #: What is learnt from by overridden methods of PFRL's, while they run: a minibatch, or all that was collected.
     hooked_batch: Batch | None = None
     hooked_episodes: Episodes | None = None
-
-    #: What other parts of the agent were built with.
-    phi: Any = ConstructorOnly()
-    batch_states: Any = ConstructorOnly()
-    recurrent: Any = ConstructorOnly()
-    max_grad_norm: Any = ConstructorOnly()
 
     def __init__(
         self,

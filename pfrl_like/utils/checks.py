@@ -9,14 +9,16 @@ import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.env_values import space_kind
+
+Class = TypeVar("Class", bound=type[Any])
 
 #: Rewards are learnt from as float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
@@ -456,7 +458,7 @@ def renamed(name: str, doc: str) -> property:
 class ConstructorOnly:
     """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -466,3 +468,14 @@ class ConstructorOnly:
                 "one's state by save and load"
             )
         vars(instance)[self.name] = value
+
+
+def constructor_only(*names: str) -> Callable[[Class], Class]:
+    """Make attributes of a class `ConstructorOnly`, since other parts of an object are built with them."""
+
+    def declare(cls: Class) -> Class:
+        for name in names:
+            type.__setattr__(cls, name, ConstructorOnly(name))
+        return cls
+
+    return declare

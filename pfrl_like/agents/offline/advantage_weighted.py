@@ -24,7 +24,7 @@ from pfrl_like.learning.critics import (
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
@@ -65,6 +65,7 @@ def sampled_advantage(
     return least_value(critics, batch) - pool(values, 0)
 
 
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     """Base of agents whose policy learns by the likelihood of recorded actions times a weight.
 
@@ -114,10 +115,6 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     needs_densities = True
     elementwise = staticmethod(square)
     is_offline = True
-
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

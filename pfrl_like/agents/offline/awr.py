@@ -26,7 +26,7 @@ from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
@@ -69,6 +69,7 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
     return weighted_mean(square(error), batch.weight, accumulator), error.detach(), value.detach()
 
 
+@constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
     """Advantage-Weighted Regression: the value function learns returns, the policy actions that led to more than that.
 
@@ -129,8 +130,6 @@ class AWR(OffPolicyActorCritic):
     needs_densities = True
 
     v_func: Any
-    policy_optimizer: Any = ConstructorOnly()
-    v_func_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

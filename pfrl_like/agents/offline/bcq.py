@@ -31,7 +31,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
@@ -102,6 +102,8 @@ class CandidateChoice(nn.Module):
         return imitation.most_valued(self.critic, obs, actions)
 
 
+@constructor_only("imitator_optimizer", "n_action_samples", "action_flexibility")
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class BCQ(OffPolicyActorCritic):
     """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
 
@@ -166,14 +168,6 @@ class BCQ(OffPolicyActorCritic):
     rl_start_step: float
     imitator: Any
     its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
-    imitator_optimizer: Any = ConstructorOnly()
-
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
-
-    n_action_samples: Any = ConstructorOnly()
-    action_flexibility: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in, check_posit
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import ConstructorOnly, check_choice, check_counts
+from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 KERNELS = ("gaussian", "laplacian")
@@ -52,6 +52,7 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
 
 
+@constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")
 class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
 
@@ -93,11 +94,6 @@ class BEAR(SoftActorCritic):
     rl_start_step: float
     imitator: Any
     its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
-    imitator_optimizer: Any = ConstructorOnly()
-
-    initial_alpha: Any = ConstructorOnly()
-    alpha_holder: Any = ConstructorOnly()
-    alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -24,7 +24,7 @@ from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
@@ -156,6 +156,7 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     return rows_of(distribution, sequence * len(sizes) + time)
 
 
+@constructor_only("context_size")
 class DecisionTransformer(OffPolicyActorCritic):
     """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
 
@@ -203,7 +204,6 @@ class DecisionTransformer(OffPolicyActorCritic):
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
     policy: Any
-    context_size: Any = ConstructorOnly()
 
     def __init__(
         self,

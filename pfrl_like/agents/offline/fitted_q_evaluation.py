@@ -21,7 +21,7 @@ from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_s
 from pfrl_like.learning.critics import Targets, critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -39,6 +39,7 @@ def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> Discre
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
 
 
+@constructor_only("q_func1_optimizer")
 class FittedQEvaluation(OffPolicyActorCritic):
     """Fitted Q evaluation: critics learn the value of a policy that somebody else has trained, and never changes.
 
@@ -86,8 +87,6 @@ class FittedQEvaluation(OffPolicyActorCritic):
     targets = Targets(of_policy=False)
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     discrete_form = "DiscreteFittedQEvaluation"
-
-    q_func1_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,
