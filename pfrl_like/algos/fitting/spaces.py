@@ -315,9 +315,8 @@ class BatchScaling:
     def __call__(self, batch: Batch) -> Batch:
         if self.action_scaler is not None:
             scale, following = self.action_scaler.transform, batch.next_action
-            batch = batch.replace(
-                action=scale(batch.action), next_action=None if following is None else scale(following)
-            )
+            following = None if following is None else scale(following)
+            batch = batch.replace(action=scale(batch.action), next_action=following)
         if self.reward_scaler is not None:
             scale, continuation = self.reward_scaler.transform, batch.continuation
             if continuation is not None:
