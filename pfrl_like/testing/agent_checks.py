@@ -163,10 +163,8 @@ def check_statistics_are_numbers(trial: Trial) -> None:
         statistics = agent.get_statistics()
         for pair in statistics:
             well_formed = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-            require(
-                well_formed and isinstance(pair[1], numbers.Real),
-                f"get_statistics gave {pair!r}, expected a pair of a name and a number",
-            )
+            sentence = f"get_statistics gave {pair!r}, expected a pair of a name and a number"
+            require(well_formed and isinstance(pair[1], numbers.Real), sentence)
         names.append([name for name, _ in statistics])
     require(names[0] == names[1], f"get_statistics gave the names {names[0]} and after training {names[1]}")
 
@@ -228,10 +226,8 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         return not torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6)
 
     joined = getattr(agent, "joins_next_states", False)
-    require(
-        joined or not depends(0.0),
-        "with a discount of 0 (a terminated step) the TD error depends on the next observation",
-    )
+    sentence = "with a discount of 0 (a terminated step) the TD error depends on the next observation"
+    require(joined or not depends(0.0), sentence)
     if not getattr(agent, "bootstraps", True):
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
@@ -253,10 +249,8 @@ def check_importance_weights_count(trial: Trial) -> None:
         results.append((td_error, stats["loss"].item()))
     (plain_error, plain_loss), (error, loss) = results
     require(torch.allclose(plain_error, error), "importance weights change the TD errors, expected only the loss")
-    require(
-        math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4),
-        f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}",
-    )
+    sentence = f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}"
+    require(math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4), sentence)
 
 
 def check_update_learns_and_tells(trial: Trial) -> None:
@@ -271,10 +265,8 @@ def check_update_learns_and_tells(trial: Trial) -> None:
     n = len(batch) if batch.lengths is None else len(batch.lengths)
     require(td_error.shape == (n,), f"update gave TD errors of shape {tuple(td_error.shape)} for {n} items")
     require(not td_error.requires_grad, "update gave TD errors that carry a graph")
-    require(
-        "loss" in stats and not any(value.requires_grad for value in stats.values()),
-        f"update gave the statistics {sorted(stats)}, expected loss among them, all detached",
-    )
+    sentence = f"update gave the statistics {sorted(stats)}, expected loss among them, all detached"
+    require("loss" in stats and not any(value.requires_grad for value in stats.values()), sentence)
     found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
     require(found is None, f"errors_out is not the absolute TD errors: {found}")
 
@@ -342,10 +334,8 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
                     stack.callback(part.register_forward_hook(change).remove)
             set_random_seed(trial.seed)
             errors.append(agent.update(batch)[0])
-    require(
-        torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6),
-        "TD errors depend on the value of an action that the masks of the batch forbid",
-    )
+    sentence = "TD errors depend on the value of an action that the masks of the batch forbid"
+    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), sentence)
 
 
 CHECKS: tuple[Callable[[Trial], None], ...] = (
