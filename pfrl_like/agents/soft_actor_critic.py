@@ -195,9 +195,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
         multipliers = self.make_multipliers()

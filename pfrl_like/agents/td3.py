@@ -150,9 +150,7 @@ class TD3(OffPolicyActorCritic):
         compile: bool = False,
     ) -> None:
         check_function(target_policy_smoothing_func=target_policy_smoothing_func)
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),

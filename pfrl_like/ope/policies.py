@@ -16,7 +16,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.acting import Acting, samples_its_policy
-from pfrl_like.learning.model_outputs import MISFITS, misfit
+from pfrl_like.learning.model_outputs import taken_by
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -312,12 +312,8 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
         ValueError: If it cannot take such observations.
         TypeError: If it gives no distributions.
     """
-    try:
+    with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
-    except MISFITS as error:
-        if type(error) not in MISFITS:  # out of memory, not implemented, ...
-            raise
-        raise misfit(obs, error, argument) from error
     if not isinstance(distribution, Distribution):
         raise TypeError(f"{argument} gives a {type(distribution).__name__}, expected distributions of actions")
     return distribution

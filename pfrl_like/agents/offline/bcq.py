@@ -214,9 +214,7 @@ class BCQ(OffPolicyActorCritic):
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
         imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
