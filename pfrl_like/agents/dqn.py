@@ -34,7 +34,8 @@ Penalty = Callable[[Any, Batch], Tensor]
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
-    value, mask = output_of(q_function, batch, next=next), batch.next_action_mask if next else batch.action_mask
+    obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
+    value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
     return value[batch.next_row] if next and batch.next_row is not None else value
 

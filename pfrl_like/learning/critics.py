@@ -15,9 +15,9 @@ from torch import Tensor
 
 from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.batch import Batch, map_nested
-from pfrl_like.distributions import rows_of
+from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
-from pfrl_like.learning.model_outputs import allowed, output_of, wrong_critic
+from pfrl_like.learning.model_outputs import output_of, wrong_critic
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
 from pfrl_like.utils import recurrent
 
@@ -44,8 +44,9 @@ NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
     """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
-    distribution = output_of(policy, batch, next=next)
-    distribution = allowed(distribution, batch.next_action_mask if next else batch.action_mask)
+    obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
+    distribution = fast_forward(policy, obs) if batch.lengths is None else output_of(policy, batch, next=next)
+    distribution = distribution if mask is None else masked(distribution, mask)
     return distribution if batch.next_row is None or not next else rows_of(distribution, batch.next_row)
 
 

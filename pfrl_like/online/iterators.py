@@ -47,5 +47,5 @@ def train(
         tensorboard: Whether TensorBoard's files are written.
         save_interval: Epochs between saves of the parameters.
     """
-    options = {name: value for name, value in locals().items() if name != "algo"}
-    algo.fit_online(**options)
+    options = {name: value for name, value in locals().items() if name not in ("env", "algo", "buffer", "explorer")}
+    algo.fit_online(env, buffer, explorer, **options)
