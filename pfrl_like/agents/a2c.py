@@ -11,6 +11,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import actor_critic_loss, weighted_mean
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything
 from pfrl_like.learning.model_outputs import policy_and_value
@@ -133,10 +134,8 @@ class A2C(OnPolicyAgent):
         decays = [f"{name}_decay" for name in self.kept_numbers]
         check_numbers_in(self, tau=(0, 1), **dict.fromkeys(decays, (0, 1)))
         super().__init__(
-            {"model": model}, {"optimizer": optimizer}, rollout_size=update_steps * num_processes, windows={}, gpu=gpu,
-            device=device, gamma=gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
-            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
-            logger=logger or logging.getLogger(__name__),
+            {"model": model}, {"optimizer": optimizer}, rollout_size=update_steps * num_processes, windows={},
+            **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:

@@ -20,13 +20,7 @@ from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.learning.async_actor_critic import AsyncActorCritic
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_optional_numbers
 from pfrl_like.learning.model_outputs import allowed, output_of
-from pfrl_like.learning.overrides.async_actor_critic import (
-    forget_steps,
-    lay_out_outputs,
-    update_by_loss,
-    update_from_sequence,
-    update_on_policy,
-)
+from pfrl_like.learning.overrides import async_actor_critic as overrides
 from pfrl_like.learning.recurrent_memory import store_step
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.batch_states import batch_states
@@ -202,7 +196,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
             return
         batch = buffer.sample_sequences(1, self.t_max, self.gamma)
-        update = partial(update_from_sequence, self) if self.overridden_hooks else super().update
+        update = partial(overrides.update_from_sequence, self) if self.overridden_hooks else super().update
         if not buffer.prioritized:
             update(batch)
             return
@@ -237,7 +231,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
                 holds the steps.
         """
-        return update_by_loss(self, steps) if steps else super().update(batch, errors_out)
+        return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update` with features in place of observations; the average model follows."""
@@ -297,7 +291,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
     def learn_by_hooks(self, statevar: Any) -> None:
         """As of the base, with `update_on_policy`."""
-        lay_out_outputs(self)
+        overrides.lay_out_outputs(self)
         self.update_on_policy(statevar)
         if self.past_rewards:  # which an `update_on_policy` of the user's may have forgotten
             self.init_history_data_for_online_update()
@@ -312,11 +306,11 @@ class ACER(AsyncActorCritic, AsyncAgent):
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
         """
-        update_on_policy(self, statevar)
+        overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
         """Forget the last steps, after an update from them; if overridden, also when the agent is built."""
-        forget_steps(self)
+        overrides.forget_steps(self)
 
     def compute_loss(
         self,

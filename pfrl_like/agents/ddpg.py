@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.critics import distribution_of, least_next_value, mean_value, value_of
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch, to_batch
 from pfrl_like.learning.overrides.off_policy import given_loss, own_step
@@ -18,7 +20,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.q_functions.state_action_q_functions import members_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
@@ -46,6 +48,7 @@ def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: st
     return weighted_mean(-q, batch.weight, accumulator), q.detach()
 
 
+@constructor_only("actor_optimizer", "critic_optimizer")
 class DDPG(OffPolicyActorCritic):
     """Deep Deterministic Policy Gradient; with a Gaussian policy it is SVG(0).
 
@@ -92,8 +95,6 @@ class DDPG(OffPolicyActorCritic):
     elementwise = staticmethod(square)
     hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
 
-    actor_optimizer: Any = ConstructorOnly()
-    critic_optimizer: Any = ConstructorOnly()
     q_func: Any
     target_q_func: Any
 
@@ -130,14 +131,7 @@ class DDPG(OffPolicyActorCritic):
     ) -> None:
         super().__init__(
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
-            replay_buffer, gamma, explorer, burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval,
-            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
-            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
-            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
-            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
-            compile=compile,
+            replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         # PFRL saves both networks as one.
         self.model = nn.ModuleList([policy, q_func])
@@ -183,21 +177,6 @@ class DDPG(OffPolicyActorCritic):
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
-    @property
-    def n_updates(self) -> int:
-        """Updates."""
-        return self.optim_t
-
-    @n_updates.setter
-    def n_updates(self, count: int) -> None:
-        self.optim_t = count
-
-    @property
-    def q_function(self) -> Any:
-        """The critic."""
-        return self.q_func
-
-    @property
-    def target_q_function(self) -> Any:
-        """Its target."""
-        return self.target_q_func
+    n_updates = renamed("optim_t", "Updates.")
+    q_function = property(attrgetter("q_func"), doc="The critic.")
+    target_q_function = property(attrgetter("target_q_func"), doc="Its target.")

@@ -14,7 +14,6 @@ from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.compatibility.parts import check_takes_state
 from pfrl_like.learning.critics import critic_loss, distribution_of, with_own_memory
-from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -132,13 +131,7 @@ class DiscreteSAC(SoftActorCritic):
         learning = zip(values, self.rows_of_critics(batch), strict=True)
         return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
 
-    def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `discrete_sac_policy_loss`, and on the temperature's loss with the entropy itself."""
-        loss, entropy = discrete_sac_policy_loss(
-            self.policy, self.critics, batch, self.multipliers["temperature"](), self.batch_accumulator
-        )
-        step("policy_optimizer", loss)
-        self.multipliers["temperature"].update(
-            step, -entropy, self.entropy_target, batch.weight, self.batch_accumulator
-        )
-        return {"policy_loss": loss.detach(), "entropy": entropy}
+    def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+        """Loss and entropies of `discrete_sac_policy_loss`; the temperature holds the entropies themselves."""
+        loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
+        return loss, -entropy, entropy

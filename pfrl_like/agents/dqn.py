@@ -14,9 +14,10 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import compute_value_loss as compute_value_loss
 from pfrl_like.functions.losses import compute_weighted_value_loss as compute_weighted_value_loss
 from pfrl_like.functions.losses import half_square, huber, td_target, weighted_mean
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state, kind_of_actions
 from pfrl_like.learning.compatibility.spaces import check_kind, check_size
-from pfrl_like.learning.model_outputs import wrong_value
+from pfrl_like.learning.model_outputs import output_of, wrong_value
 from pfrl_like.learning.off_policy import OffPolicyAgent
 from pfrl_like.learning.overrides.experiences import to_batch
 from pfrl_like.learning.overrides.off_policy import loss_of_overridden, overridden_target, within_hook
@@ -25,7 +26,6 @@ from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
-from pfrl_like.utils.recurrent import sequence_outputs
 
 NextAction = Callable[[Any, Batch], Tensor]
 Target = Callable[[Any, Any, Tensor, Batch], Tensor]
@@ -35,11 +35,7 @@ Penalty = Callable[[Any, Batch], Tensor]
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
     """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
-    if batch.lengths is None:
-        value = fast_forward(q_function, obs)
-    else:
-        state = batch.next_recurrent_state if next else batch.recurrent_state
-        value = sequence_outputs(q_function, obs, state, batch.lengths)
+    value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
     return value[batch.next_row] if next and batch.next_row is not None else value
 
@@ -174,13 +170,8 @@ class DQN(OffPolicyAgent):
     ) -> None:
         further = self.extra_modules()
         super().__init__(
-            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer, gpu=gpu,
-            device=device, replay_start_size=replay_start_size, minibatch_size=minibatch_size,
-            update_interval=update_interval, target_update_interval=target_update_interval, phi=phi,
-            target_update_method=target_update_method, soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, burn_in=burn_in, compile=compile,
+            {"q_function": q_function, **further}, {"optimizer": optimizer}, replay_buffer, gamma, explorer,
+            **passed_on(OffPolicyAgent, locals()),
         )  # fmt: skip
         self.clip_delta = clip_delta
         self.model, self.target_model, self.optimizer = q_function, frozen_copy(q_function), optimizer

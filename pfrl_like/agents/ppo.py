@@ -12,6 +12,7 @@ from torch.nn.functional import mse_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import log_prob_and_entropy
 from pfrl_like.functions.losses import clipped_surrogate, estimated_kl, explained_variance, standardized, weighted_mean
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import shuffled
 from pfrl_like.learning.model_outputs import policy_and_value
@@ -207,10 +208,8 @@ class PPO(OnPolicyAgent):
         check_numbers_in(self, lambd=(0, 1), value_func_coef=(0, None), entropy_coef=(0, None), clip_eps=(0, None))
         check_numbers_in(self, **{n: (0, None) for n in ("clip_eps_vf", "target_kl") if getattr(self, n) is not None})
         super().__init__(
-            {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval, windows=windows, gpu=gpu,
-            device=device, gamma=gamma, phi=phi, batch_states=batch_states, recurrent=recurrent,
-            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm, obs_normalizer=obs_normalizer,
-            logger=logger or logging.getLogger(__name__),
+            {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval,
+            **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
         check_not_compiled(self, compile)
         self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None

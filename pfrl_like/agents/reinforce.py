@@ -12,6 +12,7 @@ from torch.distributions import Distribution
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.functions.returns import lambda_returns
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, one_by_one
 from pfrl_like.learning.model_outputs import policy_of
@@ -107,10 +108,8 @@ class REINFORCE(OnPolicyAgent):
         check_lengths(self, "batchsize")
         check_numbers_in(self, beta=(0, None), average_entropy_decay=(0, 1))
         super().__init__(
-            {"model": model}, {"optimizer": optimizer}, rollout_size=None, windows={}, gpu=gpu, device=device,
-            gamma=1.0, phi=phi, batch_states=batch_states, recurrent=recurrent,
-            act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
-            logger=logger or logging.getLogger(__name__),
+            {"model": model}, {"optimizer": optimizer}, rollout_size=None, windows={}, gamma=1.0,
+            **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
 
     def is_due(self) -> bool:

@@ -15,7 +15,7 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import weighted_mean
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
 from pfrl_like.learning.critics import Targets, distribution_of, least, mean_value, not_one_for_each_row, value_of
 from pfrl_like.learning.lagrange import LagrangeMultiplier, parts_of
 from pfrl_like.learning.lagrange import TemperatureHolder as TemperatureHolder
@@ -24,7 +24,7 @@ from pfrl_like.learning.overrides.off_policy import own_step
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -103,6 +103,8 @@ def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
     return entropy
 
 
+@constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class SoftActorCritic(OffPolicyActorCritic):
     """Soft Actor-Critic.
 
@@ -157,13 +159,6 @@ class SoftActorCritic(OffPolicyActorCritic):
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
-    initial_temperature: Any = ConstructorOnly()
-    temperature_holder: Any = ConstructorOnly()
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
-    temperature_optimizer: Any = ConstructorOnly()
-
     def __init__(
         self,
         policy: nn.Module,
@@ -200,9 +195,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
         multipliers = self.make_multipliers()
@@ -213,15 +206,9 @@ class SoftActorCritic(OffPolicyActorCritic):
                 setattr(self, f"{each.name}_optimizer", None)
         holders, their_optimizers = parts_of(multipliers)
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers},
-            replay_buffer, gamma, Greedy(), further=holders, burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
-            device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers, **their_optimizers}, replay_buffer,
+            gamma, Greedy(), further=holders, target_update_interval=None, target_update_method="soft",
+            **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     @property
@@ -246,16 +233,14 @@ class SoftActorCritic(OffPolicyActorCritic):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
         return next_value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
+    def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
+        """As of `sac_policy_loss`."""
+        pool = self.policy_pool
+        return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
+
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `sac_policy_loss` and `temperature_loss`."""
-        loss, log_prob, entropy = sac_policy_loss(
-            self.policy,
-            self.critics,
-            batch,
-            self.multipliers["temperature"](),
-            self.batch_accumulator,
-            self.policy_pool,
-        )
+        """Descend on `policy_loss` and `temperature_loss`."""
+        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         step("policy_optimizer", loss)
         if "update_temperature" not in self.overridden_hooks:
             self.multipliers["temperature"].update(

@@ -14,14 +14,14 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.acting import actions_of_policy
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, least_next_value
 from pfrl_like.learning.overrides.experiences import ColumnsOfBatch
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_function
+from pfrl_like.utils.checks import check_function, constructor_only, renamed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
@@ -61,6 +61,7 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     return next_action
 
 
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class TD3(OffPolicyActorCritic):
     """Twin Delayed Deep Deterministic Policy Gradient.
 
@@ -111,9 +112,6 @@ class TD3(OffPolicyActorCritic):
     acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
 
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
     q_func1: Any
 
     def __init__(
@@ -152,18 +150,10 @@ class TD3(OffPolicyActorCritic):
         compile: bool = False,
     ) -> None:
         check_function(target_policy_smoothing_func=target_policy_smoothing_func)
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         super().__init__(
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, explorer,
-            burnin_action_func=burnin_action_func, act_deterministically=act_deterministically,
-            policy_update_delay=policy_update_delay, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         self.target_policy_smoothing_func = target_policy_smoothing_func
 
@@ -225,14 +215,7 @@ class TD3(OffPolicyActorCritic):
         """Numbers of updates."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
-    @property
-    def policy_n_updates(self) -> int:
-        """Updates of the policy."""
-        return self.n_policy_updates
-
-    @policy_n_updates.setter
-    def policy_n_updates(self, count: int) -> None:
-        self.n_policy_updates = count
+    policy_n_updates = renamed("n_policy_updates", "Updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:

@@ -13,6 +13,7 @@ from torch.distributions import kl_divergence
 
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import conjugate_gradient, explained_variance, standardized, weighted_mean
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_lengths, check_numbers_in
 from pfrl_like.learning.minibatches import everything, shuffled
 from pfrl_like.learning.model_outputs import output_of, policy_of
@@ -180,9 +181,7 @@ class TRPO(OnPolicyAgent):
         check_counts(least=0, line_search_max_backtrack=line_search_max_backtrack)
         super().__init__(
             {"policy": policy, "vf": vf}, {"vf_optimizer": vf_optimizer}, rollout_size=update_interval,
-            windows=windows, gpu=gpu, device=device, gamma=gamma, phi=phi, batch_states=batch_states,
-            recurrent=recurrent, act_deterministically=act_deterministically, max_grad_norm=max_grad_norm,
-            obs_normalizer=obs_normalizer, logger=logger or logging.getLogger(__name__),
+            **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
         _check_apart(policy, vf, vf_optimizer)
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)

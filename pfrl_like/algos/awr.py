@@ -60,26 +60,18 @@ class AWR(Estimator):
     def _sgd(self, module: nn.Module, lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
-    def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
+    def predict_value(self, x: Any, action: Any = None, with_std: bool = False) -> Any:
         """Values of states, [n]; with `with_std` also how far the critics differ, of which there is one: zeros, [n].
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            args: What others take after them, `action` and `with_std`; actions do not count.
-            kwargs: Likewise, by name.
-
-        Raises:
-            TypeError: On other names.
+            action: Does not count; others value pairs.
+            with_std: Whether to give how far the critics differ, too.
         """
-
-        def predict_value(action: Any = None, with_std: bool = False) -> bool:
-            return with_std
-
-        alone = not predict_value(*args, **kwargs)
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
         with torch.no_grad(), evaluating_readers(v_func):
             values = np.asarray(v_func(obs).flatten().cpu())
-        return values if alone else (values, np.zeros_like(values))
+        return (values, np.zeros_like(values)) if with_std else values
 
 
 class DiscreteAWR(AWR):

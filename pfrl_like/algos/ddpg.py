@@ -8,6 +8,7 @@ from torch import Tensor
 from pfrl_like import agents
 from pfrl_like.algos.fitting.networks import ActorCritic, adam, deterministic_policy
 from pfrl_like.explorers import Greedy
+from pfrl_like.utils.checks import renamed
 
 
 class DDPG(ActorCritic):
@@ -27,14 +28,7 @@ class DDPG(ActorCritic):
     n_critics = 1
     regularizing_rate: float = 1e-10
 
-    @property
-    def reguralizing_rate(self) -> float:
-        """`regularizing_rate`, as the documents spell it, too."""
-        return self.regularizing_rate
-
-    @reguralizing_rate.setter
-    def reguralizing_rate(self, rate: float) -> None:
-        self.regularizing_rate = rate
+    reguralizing_rate = renamed("regularizing_rate", "`regularizing_rate`, as the documents spell it, too.")
 
     def _policy(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         return deterministic_policy(self._encoder(observation_shape), action_size, self.regularizing_rate)

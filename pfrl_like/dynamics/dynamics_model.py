@@ -14,7 +14,7 @@ from pfrl_like.gpu import resolve_device
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 #: First bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
@@ -127,6 +127,7 @@ def ensemble_loss(
     return loss, losses.mean(0)
 
 
+@constructor_only("n_actions")
 class DynamicsModel(AttributeSavingMixin):
     """A model of an environment whose observations are vectors: of the change of the observation, and of the reward.
 
@@ -152,7 +153,6 @@ class DynamicsModel(AttributeSavingMixin):
     gamma = 1.0
     #: As of agents: changes a minibatch before it is learnt from.
     augment: Callable[[Batch], Batch] | None = None
-    n_actions: Any = ConstructorOnly()
 
     def __init__(
         self,

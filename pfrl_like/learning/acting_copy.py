@@ -11,18 +11,9 @@ import torch
 from torch import nn
 from torch.optim import Optimizer
 
+from pfrl_like.distributed import learner
 from pfrl_like.distributed.actor import STEPS, ActorFactory, SharedWeights
-from pfrl_like.distributed.learner import (
-    AgentProxy,
-    FailureEvent,
-    FairLock,
-    Hook,
-    Learner,
-    Pace,
-    Poller,
-    RunnersAgentProxy,
-    listen,
-)
+from pfrl_like.distributed.learner import Hook
 from pfrl_like.errors import ExportError
 from pfrl_like.export import NoiseMode, Signature, export_policy
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
@@ -61,7 +52,7 @@ def setup_actor_learner_training(
     optimizer_step_hooks: Sequence[Hook] = (),
     *,
     updates_per_step: float | None = None,
-) -> tuple[ActorFactory, StoppableThread, StoppableThread, FailureEvent]:
+) -> tuple[ActorFactory, StoppableThread, StoppableThread, learner.FailureEvent]:
     """Prepare training with actors in other processes and a learner in a thread of this one.
 
     To be used so, or through `experiments.train_agent_actor_learner`::
@@ -109,12 +100,12 @@ def setup_actor_learner_training(
     weights = SharedWeights([getattr(agent, name) for name in agent.acting_attributes])
     counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
     counts.arrays[STEPS][0] = agent.t
-    server, address, remove = listen(n_actors)
-    key, failure = os.urandom(32), FailureEvent()
-    parts = (agent, FairLock(), counts, weights, threading.Event())
-    representative = AgentProxy(*parts)
-    learner = Learner(
-        representative, Pace(updates_per_step, counts), threading.Event(), failure,
+    server, address, remove = learner.listen(n_actors)
+    key, failure = os.urandom(32), learner.FailureEvent()
+    parts = (agent, learner.FairLock(), counts, weights, threading.Event())
+    representative = learner.AgentProxy(*parts)
+    loop = learner.Learner(
+        representative, learner.Pace(updates_per_step, counts), threading.Event(), failure,
         n_updates=n_updates, actor_update_interval=actor_update_interval, update_counter=update_counter,
         step_hooks=step_hooks, optimizer_step_hooks=optimizer_step_hooks,
     )  # fmt: skip
@@ -124,15 +115,15 @@ def setup_actor_learner_training(
         for memory in (weights.memory, counts):
             memory.unlink()
 
-    poller = Poller(representative, server, key, learner, threading.Event(), failure, release)
+    poller = learner.Poller(representative, server, key, loop, threading.Event(), failure, release)
     acting = agent.acting_copy()
     make_actor = ActorFactory(
         Portable(lambda: acting), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
-        (counts.name, counts.layout), RunnersAgentProxy(*parts),
+        (counts.name, counts.layout), learner.RunnersAgentProxy(*parts),
     )  # fmt: skip
     threads = [
         StoppableThread(body.stop_event, target=body.run, name=name, daemon=True)
-        for body, name in ((learner, "learner"), (poller, "poller"))
+        for body, name in ((loop, "learner"), (poller, "poller"))
     ]
     return make_actor, threads[0], threads[1], failure
 

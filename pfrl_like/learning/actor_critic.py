@@ -15,18 +15,11 @@ from pfrl_like.distributions import rsample_with_log_prob
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyChoice
+from pfrl_like.learning.compatibility import spaces
 from pfrl_like.learning.compatibility.arguments import check_pairs
 from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
-from pfrl_like.learning.compatibility.spaces import (
-    Bounds,
-    bounds_of,
-    bounds_that_differ,
-    check_kind,
-    check_policy_fits,
-    check_size,
-    warn_of_actions_out_of_reach,
-)
+from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import critic_loss, value_of
 from pfrl_like.learning.model_outputs import check_one_for_each
 from pfrl_like.learning.off_policy import OffPolicyAgent
@@ -371,12 +364,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Refuse actions that are not those of the policy, and warn of those that it cannot give."""
         kind, _, others = self.action_kind
-        check_kind(self, dataset, kind == "discrete", others)
+        spaces.check_kind(self, dataset, kind == "discrete", others)
         if isinstance(output, Categorical):
-            check_size(self, dataset, output.probs.shape[-1])
+            spaces.check_size(self, dataset, output.probs.shape[-1])
         elif isinstance(output, Distribution) and kind != "discrete":
-            check_size(self, dataset, output.event_shape.numel())
-            warn_of_actions_out_of_reach(self, dataset, output)
+            spaces.check_size(self, dataset, output.event_shape.numel())
+            spaces.warn_of_actions_out_of_reach(self, dataset, output)
 
     def check_policy(self, distribution: Distribution, action_space: Any) -> None:
         """Refuse what the policy gives for one observation if it cannot act, or be learnt, by it."""
@@ -385,8 +378,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
             raise TypeError(
                 f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
             )
-        check_policy_fits(distribution, action_space)
-        differ = bounds_that_differ(self.bounds_of_actions(distribution), action_space)
+        spaces.check_policy_fits(distribution, action_space)
+        differ = spaces.bounds_that_differ(self.bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)
         self._told_of_bounds = differ
@@ -397,7 +390,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         Args:
             distribution: What the policy gives for some observation.
         """
-        bounds = {"policy": bounds_of(self.policy, distribution)}
+        bounds = {"policy": spaces.bounds_of(self.policy, distribution)}
         explorer = self.explorer
         if isinstance(explorer, AdditiveGaussian) and explorer.low is not None and explorer.high is not None:
             bounds["explorer"] = explorer.low, explorer.high

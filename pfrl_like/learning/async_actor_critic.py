@@ -25,7 +25,7 @@ from pfrl_like.learning.rollout import Steps
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
@@ -34,6 +34,7 @@ from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_
 _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
+@constructor_only("phi", "batch_states", "recurrent")
 class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
@@ -80,9 +81,6 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     hooked_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
-    phi: Any = ConstructorOnly()
-    batch_states: Any = ConstructorOnly()
-    recurrent: Any = ConstructorOnly()
     obs_normalizer: None = None
 
     def __init__(

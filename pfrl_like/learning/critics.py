@@ -17,15 +17,9 @@ from pfrl_like.action_value import DiscreteActionValue, least_of
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.distributions import masked, rows_of
 from pfrl_like.functions.losses import half_square, weighted_mean
-from pfrl_like.learning.model_outputs import wrong_critic
+from pfrl_like.learning.model_outputs import output_of, wrong_critic
 from pfrl_like.nn.fast_forward import apply_in_chunks, fast_forward
-from pfrl_like.utils.recurrent import (
-    batch_sizes_of,
-    is_recurrent,
-    map_recurrent_state,
-    one_step_forward,
-    sequence_outputs,
-)
+from pfrl_like.utils import recurrent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,11 +45,7 @@ NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
     """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
-    if batch.lengths is None:
-        distribution = fast_forward(policy, obs)
-    else:
-        state = batch.next_recurrent_state if next else batch.recurrent_state
-        distribution = sequence_outputs(policy, obs, state, batch.lengths)
+    distribution = fast_forward(policy, obs) if batch.lengths is None else output_of(policy, batch, next=next)
     distribution = distribution if mask is None else masked(distribution, mask)
     return distribution if batch.next_row is None or not next else rows_of(distribution, batch.next_row)
 
@@ -77,15 +67,15 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
         ValueError: If it gives another number of numbers than one for each row.
     """
     obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
-    if batch.lengths is None or not is_recurrent(critic):
+    if batch.lengths is None or not recurrent.is_recurrent(critic):
         output = fast_forward(critic, (obs, batch.action if action is None else action))
     elif action is None:
-        output = sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
+        output = recurrent.sequence_outputs(critic, (obs, batch.action), None, batch.lengths)
     else:
         history = _histories(critic, batch, after=next)
         if next and batch.next_row is not None:
-            history = map_recurrent_state(lambda state: state[:, batch.next_row], history)
-        output = one_step_forward(critic, (obs, action), history)[0]
+            history = recurrent.map_recurrent_state(lambda state: state[:, batch.next_row], history)
+        output = recurrent.one_step_forward(critic, (obs, action), history)[0]
     n = len(batch.action if action is None else action)
     if isinstance(output, Tensor) and output.shape in {(n, 1), (n,)}:
         return DiscreteActionValue(output.reshape(-1, 1))
@@ -106,7 +96,7 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
         actions: M for each row, [M, N, ...].
         next: Whether the actions are chosen in the next states.
     """
-    if batch.lengths is not None and is_recurrent(critic):
+    if batch.lengths is not None and recurrent.is_recurrent(critic):
         return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
 
     def values(obs: Any, action: Tensor) -> Tensor:
@@ -133,11 +123,11 @@ def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
     if batch.lengths is None:
         return batch
     after_first = None
-    if next and is_recurrent(network):
+    if next and recurrent.is_recurrent(network):
         count = len(batch.lengths)
         with torch.no_grad():
             first_obs = map_nested(lambda leaf: leaf[:count], batch.obs)
-            _, after_first = one_step_forward(network, first_obs, None)
+            _, after_first = recurrent.one_step_forward(network, first_obs, None)
     return batch.replace(recurrent_state=None, next_recurrent_state=after_first)
 
 
@@ -176,16 +166,18 @@ def _histories(critic: Any, batch: Batch, after: bool) -> Any:
     """The critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
-    for size in batch_sizes_of(batch.lengths).tolist():
-        before = map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
+    for size in recurrent.batch_sizes_of(batch.lengths).tolist():
+        before = recurrent.map_recurrent_state(lambda part: part[:, :size].contiguous(), state)  # noqa: B023 - called at once
         step = map_nested(lambda leaf: leaf[start : start + size], (batch.obs, batch.action))  # noqa: B023
-        _, state = one_step_forward(critic, step, before)
+        _, state = recurrent.one_step_forward(critic, step, before)
         states.append(state if after else before)
         start += size
     if states[-1] is None:  # all sequences have one step
         return None
     if states[0] is None:
-        states[0] = map_recurrent_state(lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1])
+        states[0] = recurrent.map_recurrent_state(
+            lambda part: part.new_zeros(part.shape[0], count, *part.shape[2:]), states[-1]
+        )
     return _joined(states)
 
 

@@ -60,12 +60,8 @@ def wrong_type(given: type, value_type: type, argument: str, example: str | None
 
 def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
     """`wrong_type` of a critic of state and action."""
-    return wrong_type(given, value_type, argument, critic_giving(value_type))
-
-
-def critic_giving(value_type: type) -> str:
-    """A critic of state and action that gives this, in words."""
-    return _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
+    example = _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
+    return wrong_type(given, value_type, argument, example)
 
 
 def _with_article(name: str) -> str:
@@ -127,11 +123,12 @@ def check_one_for_each(distribution: Any, k: int) -> None:
         )
 
 
-def output_of(model: Any, batch: Batch) -> Any:
-    """What a module gives for the rows of a minibatch, of steps or of sequences."""
+def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
+    """What a module gives for the rows of a minibatch, of steps or of sequences, or for their `next` states."""
+    obs = batch.next_obs if next else batch.obs
     if batch.lengths is None or not is_recurrent(model):
-        return fast_forward(model, batch.obs)
-    return sequence_outputs(model, batch.obs, batch.recurrent_state, batch.lengths)
+        return fast_forward(model, obs)
+    return sequence_outputs(model, obs, batch.next_recurrent_state if next else batch.recurrent_state, batch.lengths)
 
 
 def policy_of(policy: Any, batch: Batch) -> Any:

@@ -16,30 +16,16 @@ from pfrl_like.agent import AttributeSavingMixin, BatchAgent
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.gpu import resolve_device
+from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, check_observed
 from pfrl_like.learning.acting_copy import acting_copy, setup_actor_learner_training
 from pfrl_like.learning.compatibility.arguments import check_arguments, check_parts, check_start
 from pfrl_like.learning.compatibility.spaces import check_dataset, refuse_unknown_actions
 from pfrl_like.learning.critics import Targets
 from pfrl_like.learning.minibatches import features_of_batch, not_in_rows
+from pfrl_like.learning.overrides import off_policy as overrides
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
-from pfrl_like.learning.overrides.off_policy import (
-    check_not_compiled,
-    takes_experiences,
-    update_by_experiences,
-    within_hook,
-)
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, store_step
-from pfrl_like.learning.statistics import (
-    add_values,
-    clear_records,
-    cumulative_steps,
-    replay_statistics,
-    restore_progress,
-    saved_progress,
-    unsaved_explorer,
-    waiting_for,
-)
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.optimizers.compiled_region import CompiledFunction
 from pfrl_like.optimizers.compiled_step import CompiledStep, Step
@@ -48,7 +34,7 @@ from pfrl_like.preprocessing.features import FeatureExtractor, identity
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_of_experiences
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import FREE, MODES, learning
 from pfrl_like.utils.copy_param import synchronize_parameters
 from pfrl_like.utils.recurrent import max_over_sequences
@@ -57,6 +43,7 @@ from pfrl_like.utils.recurrent import max_over_sequences
 SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 
+@constructor_only("optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in")
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents with a replay buffer and target networks.
 
@@ -107,15 +94,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     #: The minibatch of an update by overridden methods of PFRL's, while it runs.
     hooked_batch: Batch | None = None
-
-    #: What other parts of the agent were built with.
-    optimizer: Any = ConstructorOnly()
-    phi: Any = ConstructorOnly()
-    batch_states: Any = ConstructorOnly()
-    recurrent: Any = ConstructorOnly()
-    max_grad_norm: Any = ConstructorOnly()
-    num_steps: Any = ConstructorOnly()
-    burn_in: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -178,7 +156,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.memory = RecurrentMemory(episodic_update_len, self.device) if recurrent else None
         several = len(optimizers) > 1
         self.gradient_steps = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
-        check_not_compiled(self, compile)
+        overrides.check_not_compiled(self, compile)
         has_learn = type(self).learn is not OffPolicyAgent.learn
         if compile and has_learn and type(self).update_step is OffPolicyAgent.update_step:
             raise ValueError(
@@ -299,8 +277,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
             return
-        if (self.overridden_hooks or "update" in self.__dict__) and takes_experiences(self):
-            update_by_experiences(self)
+        if (self.overridden_hooks or "update" in self.__dict__) and overrides.takes_experiences(self):
+            overrides.update_by_experiences(self)
             return
         if self.learns_from_sequences:
             how_much = self.minibatch_size, self.sequence_length, self.gamma, device
@@ -366,7 +344,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                     td_error, stats = self.learn(ready)
                 elif self._compiled is not None:
                     if self.overridden_hooks:
-                        check_not_compiled(self, True)  # they came to the class later
+                        overrides.check_not_compiled(self, True)  # they came to the class later
                     td_error, stats = self._compiled(ready)
                 else:  # `learn` of this class, without the calls on the way
                     loss, td_error, stats = self.loss(ready)
@@ -382,7 +360,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             guard.after()
         self.optim_t += 1
         self._updates_left -= 1
-        add_values(self, self._records, stats)
+        statistics.add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
             td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # of the copies of each row
         if ready.lengths is not None:
@@ -418,7 +396,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
         """Add statistics of a loss to the records of their names."""
-        add_values(self, self._records, stats)
+        statistics.add_values(self, self._records, stats)
 
     def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
         """TD errors of a minibatch as the networks are now, [N] (of sequences: the largest of each, [B]).
@@ -439,7 +417,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     def td_errors_of(self, batch: Batch) -> Tensor:
         """`td_errors` of a minibatch of features, one for each row, [N]."""
-        with isolated_rng(), within_hook(self, batch):
+        with isolated_rng(), overrides.within_hook(self, batch):
             return self.loss(batch)[1]
 
     def sync_target_network(self) -> None:
@@ -463,9 +441,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     # Progress
 
-    cumulative_steps = property(cumulative_steps)
-    get_statistics = replay_statistics
-    clear_records = clear_records
+    cumulative_steps = property(statistics.cumulative_steps)
+    get_statistics = statistics.replay_statistics
+    clear_records = statistics.clear_records
 
     def count_step(self) -> None:
         """Count an environment step in training that somebody else, such as another process, has stored."""
@@ -473,10 +451,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._cumulative_steps += 1
 
     _prepare = features_of_batch
-    saved_state = saved_progress
-    restore_state = restore_progress
-    waiting_for = waiting_for
-    unsaved = unsaved_explorer
+    saved_state = statistics.saved_progress
+    restore_state = statistics.restore_progress
+    waiting_for = statistics.waiting_for
+    unsaved = statistics.unsaved_explorer
 
     # Updates that are refused
 

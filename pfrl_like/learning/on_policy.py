@@ -15,6 +15,7 @@ from pfrl_like.batch import ACTION_MASK, Batch, first_leaf, map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions.returns import gae
 from pfrl_like.gpu import resolve_device
+from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
@@ -25,24 +26,16 @@ from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
 from pfrl_like.learning.overrides.on_policy import episodes_of_rollout
 from pfrl_like.learning.recurrent_memory import RecurrentMemory, batch_first
 from pfrl_like.learning.rollout import Episodes, Rollout, Rows
-from pfrl_like.learning.statistics import (
-    add_values,
-    cumulative_steps,
-    make_records,
-    means,
-    move_average,
-    restore_rollout,
-    saved_rollout,
-)
 from pfrl_like.learning.update_guard import UpdateGuard, diagnose, save, settle, trailed
 from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.optimizers.gradient_step import GradientStep
 from pfrl_like.preprocessing.features import FeatureExtractor, identity
-from pfrl_like.utils.checks import LARGEST_REWARD, ConstructorOnly, check_counts
+from pfrl_like.utils.checks import LARGEST_REWARD, check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.recurrent import one_step_forward
 
 
+@constructor_only("phi", "batch_states", "recurrent", "max_grad_norm")
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that learn from their own last steps alone.
 
@@ -75,12 +68,6 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     #: What is learnt from by overridden methods of PFRL's, while they run: a minibatch, or all that was collected.
     hooked_batch: Batch | None = None
     hooked_episodes: Episodes | None = None
-
-    #: What other parts of the agent were built with.
-    phi: Any = ConstructorOnly()
-    batch_states: Any = ConstructorOnly()
-    recurrent: Any = ConstructorOnly()
-    max_grad_norm: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -129,7 +116,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
-        self._records = make_records(self, windows)
+        self._records = statistics.make_records(self, windows)
 
     # How an algorithm differs
 
@@ -166,7 +153,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""
         if self._records:
-            add_values(self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]})
+            statistics.add_values(
+                self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
+            )
 
     def normalized(self, obs: Any) -> Any:
         """What the model takes in: features, normalised if there is a normaliser."""
@@ -338,20 +327,20 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             batch = batch_of_episodes(episodes) if batch is None else batch
             self.guard.reject(self, failure, batch, self.n_updates + 1)
             raise
-        add_values(self, self._records, stats)
+        statistics.add_values(self, self._records, stats)
         return error, stats
 
     # Progress
 
-    cumulative_steps = property(cumulative_steps)
+    cumulative_steps = property(statistics.cumulative_steps)
 
     def window_means(self) -> list[tuple[str, float]]:
         """The means of the records, as ("average_name", value)."""
-        return means(self, self._records)
+        return statistics.means(self, self._records)
 
-    saved_state = saved_rollout
-    restore_state = restore_rollout
-    move_average = move_average
+    saved_state = statistics.saved_rollout
+    restore_state = statistics.restore_rollout
+    move_average = statistics.move_average
 
     trailed = property(trailed)
     settle = settle

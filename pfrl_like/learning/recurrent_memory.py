@@ -5,6 +5,7 @@ The burn-in is that of Kapturowski et al. 2019, section 3.
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,8 @@ from torch import Tensor
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.storage.plain_tensors import from_plain, to_plain
+from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
-from pfrl_like.utils.recurrent import (
-    batch_sizes_of,
-    forward,
-    get_recurrent_state_at,
-    map_recurrent_state,
-    mask_recurrent_state_at,
-    one_step_forward,
-    recurrent_state_as_numpy,
-)
 
 #: Fields of a batch that belong to a sequence as a whole, or says how the rows are arranged.
 _NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
@@ -49,9 +42,9 @@ class RecurrentMemory:
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
             before = None  # another number of environments: other episodes
-        output, after = one_step_forward(module, obs, before)
+        output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
-            after = _select(torch.as_tensor(np.asarray(active)), after, before)
+            after = _paired(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
         if training:
             self.train_previous_state, self.train_state = before, after
         else:
@@ -89,9 +82,9 @@ class RecurrentMemory:
         if len(indices) == 0:
             return
         if training:
-            self.train_state = mask_recurrent_state_at(self.train_state, indices)
+            self.train_state = recurrent.mask_recurrent_state_at(self.train_state, indices)
         else:
-            self.test_state = mask_recurrent_state_at(self.test_state, indices)
+            self.test_state = recurrent.mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
         """What training needs to go on between two steps, as values for JSON and tensors."""
@@ -113,14 +106,19 @@ class RecurrentMemory:
 
     @staticmethod
     def _at(state: Any, i: int) -> Any:
-        return recurrent_state_as_numpy(get_recurrent_state_at(state, i, detach=True))
+        return recurrent.recurrent_state_as_numpy(recurrent.get_recurrent_state_at(state, i, detach=True))
+
+
+def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
+    """Apply a function to the parts of a state and those of another, of which there may be none."""
+    if isinstance(state, tuple):
+        parts = (None,) * len(state) if other is None else other
+        return tuple(_paired(function, part, its) for part, its in zip(state, parts, strict=True))
+    return function(state, other)
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
     """`after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
-    if isinstance(after, tuple):
-        parts = (None,) * len(after) if before is None else before
-        return tuple(_select(active, new, old) for new, old in zip(after, parts, strict=True))
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
 
@@ -134,10 +132,7 @@ def _batch_size(nested: Any, axis: int = 1) -> int:
 
 def batch_first(state: Any, like: Any) -> Any:
     """A recurrent state with the batch as the first axis; zeros like another state in place of None."""
-    if isinstance(like, tuple):
-        parts = (None,) * len(like) if state is None else state
-        return tuple(batch_first(part, other) for part, other in zip(parts, like, strict=True))
-    return (torch.zeros_like(like) if state is None else state).movedim(1, 0)
+    return _paired(lambda zeros, part: (torch.zeros_like(zeros) if part is None else part).movedim(1, 0), like, state)
 
 
 def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
@@ -176,7 +171,7 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
         start: First step that is wanted of each, [B].
         stop: Step after the last one that is wanted of each, [B]; `stop - start` must be falling.
     """
-    first_row = torch.cat([torch.zeros(1, dtype=torch.int64), batch_sizes_of(lengths).cumsum(0)])
+    first_row = torch.cat([torch.zeros(1, dtype=torch.int64), recurrent.batch_sizes_of(lengths).cumsum(0)])
     step = torch.arange(int((stop - start).max())).unsqueeze(1) + start
     row = first_row[step.clamp(max=len(first_row) - 1)] + torch.arange(len(lengths))
     return row[step < stop]
@@ -187,16 +182,13 @@ def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, 
     running = int((n_steps > 0).sum())
     if running == 0:
         return state
-    begun = map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
+    begun = recurrent.map_recurrent_state(lambda part: part[:, :running].contiguous(), state)
     inputs = map_nested(lambda leaf: leaf[rows], inputs)
-    advanced = forward(module, inputs, begun, n_steps[:running])[1]
-    return _join(advanced, state, len(n_steps) - running)
+    advanced = recurrent.forward(module, inputs, begun, n_steps[:running])[1]
+    return _paired(partial(_join, n_waiting=len(n_steps) - running), advanced, state)
 
 
 def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
-    if isinstance(advanced, tuple):
-        parts = (None,) * len(advanced) if state is None else state
-        return tuple(_join(part, old, n_waiting) for part, old in zip(advanced, parts, strict=True))
     if advanced is None or n_waiting == 0:
         return advanced
     waiting = advanced.new_zeros(advanced.shape[0], n_waiting, *advanced.shape[2:])

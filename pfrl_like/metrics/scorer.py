@@ -320,11 +320,8 @@ def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
     """
 
     def scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-        def value_of(batch: Any) -> Any:
-            return _values(algo, batch.observations, batch.actions)
-
         episodes = scored_episodes(episodes)
-        value = measured(algo, episodes, window_size, value_of)
+        value = measured(algo, episodes, window_size, lambda batch: _values(algo, batch.observations, batch.actions))
         returns = [episode.compute_return() for episode in episodes]
         success = np.repeat(np.array(returns) > return_threshold, [len(episode) for episode in episodes])
         if not success.any():

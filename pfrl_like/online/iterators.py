@@ -47,11 +47,5 @@ def train(
         tensorboard: Whether TensorBoard's files are written.
         save_interval: Epochs between saves of the parameters.
     """
-    algo.fit_online(
-        env, buffer, explorer,
-        n_epochs=n_epochs, n_steps_per_epoch=n_steps_per_epoch, n_updates_per_epoch=n_updates_per_epoch,
-        update_start_step=update_start_step, eval_env=eval_env, eval_epsilon=eval_epsilon,
-        eval_interval=eval_interval, save_metrics=save_metrics, experiment_name=experiment_name,
-        with_timestamp=with_timestamp, logdir=logdir, verbose=verbose, show_progress=show_progress,
-        tensorboard=tensorboard, save_interval=save_interval,
-    )  # fmt: skip
+    options = {name: value for name, value in locals().items() if name not in ("env", "algo", "buffer", "explorer")}
+    algo.fit_online(env, buffer, explorer, **options)

@@ -18,21 +18,12 @@ from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.encoders import make_encoder
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.loggers import NoopAdapterFactory
+from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_of, in_parts
 from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
 from pfrl_like.ope.fqe import FQE
 from pfrl_like.ope.fqe_saving import FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
-from pfrl_like.ope.policies import (
-    agent_of,
-    check_fits,
-    evaluates_modes,
-    has_density,
-    log_probs,
-    policy_of,
-    reader_of,
-    tried,
-)
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock, run
@@ -63,9 +54,9 @@ def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | 
         if n_actions is not None and recorded.max() > 0:
             raise ValueError(f"behavior has numbers up to {recorded.max():.6g}, expected logarithms of probabilities")
         return recorded
-    policy = policy_of(behavior, n_actions, "behavior")
+    policy = policies.policy_of(behavior, n_actions, "behavior")
     obs = rows.obs.stacked_for(behavior)
-    return log_probs(policy, obs, rows.action, reader_of(behavior, policy), argument="behavior")
+    return policies.log_probs(policy, obs, rows.action, policies.reader_of(behavior, policy), argument="behavior")
 
 
 def fitted_behavior(
@@ -177,8 +168,8 @@ def evaluate_offline(
     selection, n_frames = Selection(dataset), int(getattr(algo, "n_frames", 1))
     rows, discrete = Rows.of(selection, n_frames), selection.discrete_action
     shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
-    check_fits(algo, discrete, selection.observation_shape, selection.action_size)
-    evaluated = tried(algo, first_of(selection, n_frames), discrete, shown)
+    policies.check_fits(algo, discrete, selection.observation_shape, selection.action_size)
+    evaluated = policies.tried(algo, first_of(selection, n_frames), discrete, shown)
     if fqe is not None:
         _check_evaluates(fqe, evaluated.policy, deterministic)
     n_actions = evaluated.size if discrete else None
@@ -189,7 +180,9 @@ def evaluate_offline(
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
     if weights:  # what cannot be is told before anything is fitted, which takes its time
-        target = log_probs(evaluated.policy, rows.obs, rows.action, evaluated.agent, modes=modes, argument="algo")
+        target = policies.log_probs(
+            evaluated.policy, rows.obs, rows.action, evaluated.agent, modes=modes, argument="algo"
+        )
         recorded = told_log_probs(behavior, rows, n_actions)
     model = None
     if any(name in BY_MODEL for name in wanted):
@@ -199,7 +192,7 @@ def evaluate_offline(
             selection, n_steps, n_actions, n_frames=n_frames, encoder_params=config.encoder_params,
             show_progress=show_progress,
         )  # fmt: skip
-        recorded = log_probs(imitator.policy, rows.obs, rows.action, imitator)
+        recorded = policies.log_probs(imitator.policy, rows.obs, rows.action, imitator)
     episodes = LoggedEpisodes.from_columns(
         rows.reward, target, recorded, rows.lengths, rows.truncated, **({} if model is None else _values(model, rows))
     )
@@ -234,7 +227,7 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
     left_out = [name for name in wanted if name in BY_WEIGHTS]
     if estimators is not None and left_out:
         why = f"the policy gives {type(distribution).__name__}, which has none"
-        if has_density(distribution):
+        if policies.has_density(distribution):
             why = "modes of continuous actions have none: give deterministic=False to evaluate samples"
         raise ValueError(f"estimators is {estimators!r}, but {', '.join(left_out)} need probabilities, and {why}")
     return [name for name in wanted if name not in left_out]
@@ -243,7 +236,9 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
 def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
     """Whether what is fitted, or else an algorithm, takes the modes of its policy, or there is nothing else to take."""
     alone = fqe is None and isinstance(algo, nn.Module)  # of whose modes nobody has spoken
-    return not has_density(distribution) or (not alone and evaluates_modes(algo if fqe is None else fqe.agent))
+    return not policies.has_density(distribution) or (
+        not alone and policies.evaluates_modes(algo if fqe is None else fqe.agent)
+    )
 
 
 def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> FQEConfig:
@@ -281,7 +276,7 @@ def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
 def _fitted_fqe(
     algo: Any, selection: Selection, config: FQEConfig, modes: bool, n_steps: int, show_progress: bool
 ) -> FQE:
-    device = str(getattr(agent_of(algo), "device", "cpu"))
+    device = str(getattr(policies.agent_of(algo), "device", "cpu"))
     fqe = FQE(algo, config, device)
     fqe.build_with_dataset(selection)
     fqe.agent.act_deterministically = modes

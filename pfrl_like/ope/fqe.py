@@ -3,6 +3,7 @@
 import copy
 import os
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -123,15 +124,8 @@ class FQE(FittingFQE):
         """The scalers by name."""
         return {name: getattr(self, name) for name in SCALERS}
 
-    @property
-    def batch_size(self) -> int:
-        """Transitions of a minibatch."""
-        return self.config.batch_size
-
-    @property
-    def gamma(self) -> float:
-        """Discount factor per step."""
-        return self.config.gamma
+    batch_size = property(attrgetter("config.batch_size"), doc="Transitions of a minibatch.")
+    gamma = property(attrgetter("config.gamma"), doc="Discount factor per step.")
 
     @property
     def grad_step(self) -> int:

@@ -12,17 +12,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.ope import estimates
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, scaled_weights
-from pfrl_like.ope.estimates import (
-    Bootstrap,
-    Estimate,
-    UnreliableEstimateWarning,
-    bootstrap,
-    interval,
-    settings_of,
-    standard_error,
-    weakness,
-)
+from pfrl_like.ope.estimates import Bootstrap, Estimate
 from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_once
 
 
@@ -184,15 +176,17 @@ def estimated(
         values, influence = numbers(counts)
         return values[:, 0], influence[:, :, 0]
 
-    settings, once = settings_of(settings), np.ones((1, len(episodes)))
+    settings, once = estimates.settings_of(settings), np.ones((1, len(episodes)))
     values, influence = statistic(once)
-    value, error = float(values[0]), float(standard_error(once, influence)[0])
-    resamples = bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
-    bounds = interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
+    value, error = float(values[0]), float(estimates.standard_error(once, influence)[0])
+    resamples = estimates.bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
+    bounds = estimates.interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
     size = episodes.effective_sample_size if weighted else float("nan")
-    warning, left = weakness(episodes) if weighted else ("", size)
+    warning, left = estimates.weakness(episodes) if weighted else ("", size)
     if warning:
-        warnings.warn(UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller())
+        warnings.warn(
+            estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller()
+        )
     with np.errstate(over="ignore"):
         scale = float(np.exp(log_scale))
     value, error, low, high = (0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds))
@@ -273,7 +267,7 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
         "coverage of the direct method",
         f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval is the spread of start states alone, and no "
         "interval of the return: compare other estimates, or play episodes",
-        UnreliableEstimateWarning,
+        estimates.UnreliableEstimateWarning,
     )
     unknown = float("nan")
     return dataclasses.replace(
@@ -353,7 +347,7 @@ def _parts(n_steps: int) -> Array:
 
 def _mixture(once: Array, found: Array, influence: Array) -> Array:
     """Shares of the estimates, [J], by their variance and their distance from what the longest one says."""
-    reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * standard_error(once, influence[:, :, -1])
+    reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * estimates.standard_error(once, influence[:, :, -1])
     away = found[0] - found[0, -1]
     bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)
     return least_square_on_simplex(covariance(once, influence)[0] + np.outer(bias, bias))

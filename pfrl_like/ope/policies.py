@@ -16,7 +16,7 @@ from pfrl_like.batch import map_nested
 from pfrl_like.distributions import Categorical, MaskedCategorical, mode_of
 from pfrl_like.errors import NotFittedError
 from pfrl_like.learning.acting import Acting, samples_its_policy
-from pfrl_like.learning.model_outputs import MISFITS, misfit
+from pfrl_like.learning.model_outputs import taken_by
 from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -158,7 +158,7 @@ class UnmaskedChoice(Categorical):
     """
 
     def __init__(self, action: Tensor, n_actions: int) -> None:
-        super().__init__(_near_certainty(action, _all_allowed(action, n_actions)))
+        super().__init__(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device)))
 
     def masked(self, action_mask: Any) -> NoReturn:
         """Refuse: what it would have done among the allowed actions is not known.
@@ -182,15 +182,6 @@ class NoPolicy(nn.Module):
             NotFittedError: Always.
         """
         raise NotFittedError("the algorithm that is evaluated is not known here: give algo, or set it")
-
-
-def certain(action: Tensor, n_actions: int) -> Categorical:
-    """Distributions of discrete actions, [N], that are certain of them."""
-    return Categorical(_near_certainty(action, _all_allowed(action, n_actions)))
-
-
-def _all_allowed(action: Tensor, n_actions: int) -> Tensor:
-    return torch.ones(len(action), n_actions, device=action.device)
 
 
 def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
@@ -321,12 +312,8 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
         ValueError: If it cannot take such observations.
         TypeError: If it gives no distributions.
     """
-    try:
+    with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
-    except MISFITS as error:
-        if type(error) not in MISFITS:  # out of memory, not implemented, ...
-            raise
-        raise misfit(obs, error, argument) from error
     if not isinstance(distribution, Distribution):
         raise TypeError(f"{argument} gives a {type(distribution).__name__}, expected distributions of actions")
     return distribution
@@ -487,7 +474,7 @@ def log_probs(
         if not has_density(distribution):
             raise TypeError(f"{argument} gives {type(distribution).__name__}, which has no density")
         if modes:
-            distribution = certain(mode_of(distribution), distribution.probs.shape[-1])
+            distribution = UnmaskedChoice(mode_of(distribution), distribution.probs.shape[-1])
         taken = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
         return np.asarray(distribution.log_prob(taken if discrete else taken.float()).cpu(), np.float64)
 

@@ -131,7 +131,7 @@ class CompiledRegion:
             return self._call_and_watch(inputs)
 
     def _compile(self) -> None:
-        of, options = self._of, {"guard_filter_fn": _looked_at}
+        of, options = self._of, {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]}
         self._function = _with_own_code(lambda *inputs: of(*inputs))
         self._watch, self._places = _Watch(self._name), None
         self._compiled: Callable[..., Any] = torch.compile(
@@ -349,10 +349,6 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha:
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented
     return torch.mm(left, right) - (-bias)
-
-
-def _looked_at(guards: Sequence[Any]) -> list[bool]:
-    return [guard.guard_type in VALUE_GUARDS for guard in guards]
 
 
 def _with_own_code(function: Any) -> Any:

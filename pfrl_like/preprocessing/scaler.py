@@ -135,7 +135,8 @@ class AffineScaler(Scaler):
         return self
 
     def _params(self) -> dict[str, Any]:
-        return dict(self._statistics)
+        multiplier = {"multiplier": self.multiplier} if self.column == "rewards" else {}
+        return {**self._statistics, **multiplier}
 
     def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The batch with the frames of stacked images apart, the offset and the width, in the dtype of the result."""

@@ -215,6 +215,10 @@ class PixelScaler(AffineScaler):
         return np.array(0.0), np.array(255.0)
 
 
+def _statistic(name: str, doc: str) -> property:
+    return property(lambda scaler: scaler._statistics[name], doc=doc)
+
+
 class MinMaxScaler(AffineScaler):
     """What lies between the extremes of the data to [0, 1]: x' = (x - min) / (max - min) in each entry.
 
@@ -235,15 +239,8 @@ class MinMaxScaler(AffineScaler):
     def __init__(self, dataset: Any = None, maximum: Any = None, minimum: Any = None) -> None:
         super().__init__(dataset, maximum=maximum, minimum=minimum)
 
-    @property
-    def maximum(self) -> Array | None:
-        """Largest value of each entry; None before there is one."""
-        return self._statistics["maximum"]
-
-    @property
-    def minimum(self) -> Array | None:
-        """Smallest value of each entry; None before there is one."""
-        return self._statistics["minimum"]
+    maximum = _statistic("maximum", "Largest value of each entry; None before there is one.")
+    minimum = _statistic("minimum", "Smallest value of each entry; None before there is one.")
 
     def fit(self, episodes: Any) -> Self:
         minimum, maximum = extremes(episodes, self.column)
@@ -276,15 +273,8 @@ class StandardScaler(AffineScaler):
     def __init__(self, dataset: Any = None, mean: Any = None, std: Any = None) -> None:
         super().__init__(dataset, mean=mean, std=std)
 
-    @property
-    def mean(self) -> Array | None:
-        """Mean of each entry; None before there is one."""
-        return self._statistics["mean"]
-
-    @property
-    def std(self) -> Array | None:
-        """Standard deviation of each entry; None before there is one."""
-        return self._statistics["std"]
+    mean = _statistic("mean", "Mean of each entry; None before there is one.")
+    std = _statistic("std", "Standard deviation of each entry; None before there is one.")
 
     def fit(self, episodes: Any) -> Self:
         mean, std = moments(episodes, self.column)
@@ -332,9 +322,6 @@ class MinMaxRewardScaler(MinMaxScaler):
         self.multiplier = float(multiplier)
         super().__init__(dataset, maximum, minimum)
 
-    def _params(self) -> dict[str, Any]:
-        return {**super()._params(), "multiplier": self.multiplier}
-
 
 class StandardRewardScaler(StandardScaler):
     """Rewards to mean 0 and standard deviation 1; what a shift does, see `MinMaxRewardScaler`.
@@ -355,9 +342,6 @@ class StandardRewardScaler(StandardScaler):
         check_multiplier(multiplier)
         self.multiplier = float(multiplier)
         super().__init__(dataset, mean, std)
-
-    def _params(self) -> dict[str, Any]:
-        return {**super()._params(), "multiplier": self.multiplier}
 
 
 #: Column of an episode -> the scalers of it by name.

@@ -3,12 +3,12 @@
 import contextlib
 import copy
 import inspect
-import logging
 import math
 import numbers
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,16 +18,8 @@ from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.random_streams.streams import isolated_rng
-from pfrl_like.testing.play import (
-    Chain,
-    Episodes,
-    difference,
-    play_one,
-    play_several,
-    play_step,
-    refuse_unknown_keywords,
-    require,
-)
+from pfrl_like.testing import play
+from pfrl_like.testing.play import require
 from pfrl_like.testing.stream_checks import check_streams
 from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action
@@ -66,7 +58,7 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
     Raises:
         AssertionError: Naming the contract that is broken.
     """
-    env = Chain(time_limit=7) if env is None else env
+    env = play.Chain(time_limit=7) if env is None else env
     with isolated_rng(env):
         trial = Trial(make_agent, env, n_steps, seed)
         for check in CHECKS:
@@ -75,7 +67,7 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
 def check_unknown_keywords_are_refused(trial: Trial) -> None:
     """A misspelt argument raises `TypeError`."""
-    refuse_unknown_keywords(trial.make_agent)
+    play.refuse_unknown_keywords(trial.make_agent)
 
 
 def check_it_learns(trial: Trial) -> None:
@@ -87,7 +79,7 @@ def check_it_learns(trial: Trial) -> None:
 def check_same_seed_same_numbers(trial: Trial) -> None:
     """Two agents from one seed are the same, bit for bit, after training."""
     agent = trial.new_agent()
-    actions = play_one(agent, trial.env, trial.n_steps)
+    actions = play.play_one(agent, trial.env, trial.n_steps)
     found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
     require(found is None, f"the same seed gave two different agents: {found}")
 
@@ -96,12 +88,12 @@ def check_actions_lie_in_the_space(trial: Trial) -> None:
     """In training and evaluation, for one environment and for several."""
     agent, actions = trial.trained, list(trial.actions)
     with agent.eval_mode(), isolated_rng():
-        actions += play_one(agent, trial.env, 10)
+        actions += play.play_one(agent, trial.env, 10)
     if hasattr(agent, "batch_act"):
         agent = trial.new_agent()
-        actions += sum(play_several(agent, trial.env, 3, trial.n_steps // 3), [])
+        actions += sum(play.play_several(agent, trial.env, 3, trial.n_steps // 3), [])
         with agent.eval_mode():
-            actions += sum(play_several(agent, trial.env, 2, 10), [])  # evaluation may use other environments
+            actions += sum(play.play_several(agent, trial.env, 2, 10), [])  # evaluation may use other environments
     for action in actions:
         try:
             check_action(trial.env.action_space, action, bounds=False)
@@ -114,7 +106,7 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
     if not hasattr(trial.trained, "batch_act"):
         return
     agent = trial.new_agent()
-    play_several(agent, trial.env, 1, trial.n_steps)
+    play.play_several(agent, trial.env, 1, trial.n_steps)
     found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"a batch of one environment gave other numbers than the environment alone: {found}")
 
@@ -126,12 +118,12 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
         if step == trial.n_steps * 2 // 3:
             before = copy.deepcopy((state_of(agent), _size(agent)))
             with isolated_rng(trial.env), agent.eval_mode():
-                play_one(agent, trial.env, 10)
+                play.play_one(agent, trial.env, 10)
             found = trial.difference(before, (state_of(agent), _size(agent)), "(state, buffer size)")
             require(found is None, f"an evaluation has changed the agent: {found}")
             require(agent.training, "training is False after eval_mode has been left")
-        episodes = Episodes(trial.env, 0) if episodes is None else episodes
-        play_step(agent, episodes)
+        episodes = play.Episodes(trial.env, 0) if episodes is None else episodes
+        play.play_step(agent, episodes)
     found = trial.difference(state_of(trial.trained), state_of(agent), "state")
     require(found is None, f"an evaluation has changed the training after it: {found}")
 
@@ -156,11 +148,11 @@ def check_steps_are_counted(trial: Trial) -> None:
     if not hasattr(agent, "t"):
         return
     with agent.eval_mode(), isolated_rng():
-        play_one(agent, trial.env, 5)
+        play.play_one(agent, trial.env, 5)
     require(agent.t == trial.n_steps, f"t is {agent.t} after {trial.n_steps} steps in training and 5 in evaluation")
     if hasattr(agent, "batch_act"):
         agent = trial.new_agent()
-        play_several(agent, trial.env, 3, 5)
+        play.play_several(agent, trial.env, 3, 5)
         require(agent.t == 15, f"t is {agent.t} after 5 steps in 3 environments, expected 15")
 
 
@@ -171,10 +163,8 @@ def check_statistics_are_numbers(trial: Trial) -> None:
         statistics = agent.get_statistics()
         for pair in statistics:
             well_formed = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-            require(
-                well_formed and isinstance(pair[1], numbers.Real),
-                f"get_statistics gave {pair!r}, expected a pair of a name and a number",
-            )
+            sentence = f"get_statistics gave {pair!r}, expected a pair of a name and a number"
+            require(well_formed and isinstance(pair[1], numbers.Real), sentence)
         names.append([name for name, _ in statistics])
     require(names[0] == names[1], f"get_statistics gave the names {names[0]} and after training {names[1]}")
 
@@ -236,10 +226,8 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         return not torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6)
 
     joined = getattr(agent, "joins_next_states", False)
-    require(
-        joined or not depends(0.0),
-        "with a discount of 0 (a terminated step) the TD error depends on the next observation",
-    )
+    sentence = "with a discount of 0 (a terminated step) the TD error depends on the next observation"
+    require(joined or not depends(0.0), sentence)
     if not getattr(agent, "bootstraps", True):
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
@@ -261,10 +249,8 @@ def check_importance_weights_count(trial: Trial) -> None:
         results.append((td_error, stats["loss"].item()))
     (plain_error, plain_loss), (error, loss) = results
     require(torch.allclose(plain_error, error), "importance weights change the TD errors, expected only the loss")
-    require(
-        math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4),
-        f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}",
-    )
+    sentence = f"with weights of 0.25 the loss is {loss}, without weights {plain_loss}"
+    require(math.isclose(loss, 0.25 * plain_loss, rel_tol=1e-4), sentence)
 
 
 def check_update_learns_and_tells(trial: Trial) -> None:
@@ -275,14 +261,12 @@ def check_update_learns_and_tells(trial: Trial) -> None:
     before = copy.deepcopy(_learnt(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
+    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
     require(td_error.shape == (n,), f"update gave TD errors of shape {tuple(td_error.shape)} for {n} items")
     require(not td_error.requires_grad, "update gave TD errors that carry a graph")
-    require(
-        "loss" in stats and not any(value.requires_grad for value in stats.values()),
-        f"update gave the statistics {sorted(stats)}, expected loss among them, all detached",
-    )
+    sentence = f"update gave the statistics {sorted(stats)}, expected loss among them, all detached"
+    require("loss" in stats and not any(value.requires_grad for value in stats.values()), sentence)
     found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
     require(found is None, f"errors_out is not the absolute TD errors: {found}")
 
@@ -295,9 +279,9 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
     before = copy.deepcopy(state_of(agent))
     name = "reward" if getattr(agent, "bootstraps", True) else "obs"
     bad = batch.replace(**{name: map_nested(lambda leaf: torch.full_like(leaf, torch.nan), getattr(batch, name))})
-    on_cpu = trial.on_cpu
+    on_cpu, logger = trial.on_cpu, getattr(agent, "logger", None)
     try:
-        with _silenced(getattr(agent, "logger", None)):
+        with contextlib.nullcontext() if logger is None else mock.patch.object(logger, "disabled", True):
             for _ in range(1 if on_cpu else CALLS_ON_GPU):
                 agent.update(bad)
     except NonFiniteError as error:
@@ -350,10 +334,8 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
                     stack.callback(part.register_forward_hook(change).remove)
             set_random_seed(trial.seed)
             errors.append(agent.update(batch)[0])
-    require(
-        torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6),
-        "TD errors depend on the value of an action that the masks of the batch forbid",
-    )
+    sentence = "TD errors depend on the value of an action that the masks of the batch forbid"
+    require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), sentence)
 
 
 CHECKS: tuple[Callable[[Trial], None], ...] = (
@@ -378,22 +360,6 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_update_learns_and_tells,
     check_a_bad_batch_is_refused,
 )
-
-
-@contextlib.contextmanager
-def _silenced(logger: Any) -> Iterator[None]:
-    """Let a logger, if there is one, say nothing of what goes wrong on purpose."""
-
-    def say_nothing(record: logging.LogRecord) -> bool:
-        return False
-
-    if logger is not None:
-        logger.addFilter(say_nothing)
-    try:
-        yield
-    finally:
-        if logger is not None:
-            logger.removeFilter(say_nothing)
 
 
 class _Forbidden:

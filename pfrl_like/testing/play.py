@@ -307,10 +307,8 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
         if must_reset:
             # Only the first reset is given the seed: the others go on in its stream.
             result = env.reset(seed=seed) if seed is not None and not trace else env.reset()
-            require(
-                isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict),
-                f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info",
-            )
+            sentence = f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info"
+            require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), sentence)
             obs = result[0]
             _check_obs(env, obs, "reset")
             trace.append([copy.deepcopy(obs)])
@@ -332,10 +330,8 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
 def _check_obs(env: Any, obs: Any, source: str) -> None:
     _as_assertion(check_observation, env.observation_space, obs, f"the observation of {source}")
     _as_assertion(check_finite, f"the observation of {source}", obs)
-    require(
-        env.observation_space.contains(obs),
-        f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}",
-    )
+    sentence = f"the observation of {source} lies outside the observation space {env.observation_space}: {obs!r}"
+    require(env.observation_space.contains(obs), sentence)
 
 
 def _as_assertion(check: Any, *arguments: Any) -> None:

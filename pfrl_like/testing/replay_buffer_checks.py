@@ -178,10 +178,8 @@ def check_capacity(make_buffer: MakeBuffer) -> None:
         require(len(buffer) <= 10, f"len is {len(buffer)} of a buffer made with capacity=10")
     items = numbers_of(buffer.sample(len(buffer)))
     expected = windows([episodes], num_steps_of(buffer))
-    require(
-        len(items) > 0 and items == expected[-len(items) :],
-        f"a full buffer holds items with the steps {items}, expected the last ones of {expected}",
-    )
+    sentence = f"a full buffer holds items with the steps {items}, expected the last ones of {expected}"
+    require(len(items) > 0 and items == expected[-len(items) :], sentence)
 
 
 def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:

@@ -96,7 +96,8 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
         TypeError: If they have another form.
     """
     if isinstance(experiences, tuple):
-        experiences = _weighted(*experiences)
+        weighted = zip(*experiences, strict=True)
+        experiences = [[{**step, "weight": own} for step in item] for item, own in weighted]
     if not experiences:
         raise ValueError("experiences is empty, expected at least one item")
     if not all(isinstance(item, Sequence) and item and isinstance(item[0], Mapping) for item in experiences):
@@ -110,10 +111,6 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     discount = [0.0 if end else gamma ** len(item) for end, item in zip(ended, experiences, strict=True)]
     first, last = [item[0] for item in experiences], [item[-1] for item in experiences]
     return _batch(first, last, reward, discount)
-
-
-def _weighted(items: Sequence[Experience], weights: Sequence[float]) -> list[list[Transition]]:
-    return [[{**step, "weight": own} for step in item] for item, own in zip(items, weights, strict=True)]
 
 
 def _sequences(episodes: Sequence[Experience], gamma: float) -> Batch:

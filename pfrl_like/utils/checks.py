@@ -9,13 +9,16 @@ import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.utils.env_values import space_kind
+
+Class = TypeVar("Class", bound=type[Any])
 
 #: Rewards are learnt from as float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
@@ -176,7 +179,7 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
         and obs.dtype == getattr(space, "dtype", None)
     ):
         return
-    _check_structure(space, obs, name, _check_observed_array)
+    _check_structure(space, obs, name, observed=True)
 
 
 def check_observations(space: Any, observations: Any, n: int, name: str = "obs") -> None:
@@ -212,7 +215,7 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
         if not start <= action < start + space.n:
             raise ValueError(f"{name} is {action!r}, expected an integer from {start} to {start + space.n - 1}")
         return
-    _check_structure(space, action, name, _check_acted_array if bounds else _check_unbounded_array)
+    _check_structure(space, action, name, bounds=bounds)
 
 
 def unequal_lengths(**columns: Any) -> ValueError:
@@ -350,21 +353,21 @@ def _non_finite(name: str, array: np.ndarray) -> NonFiniteError:
     return NonFiniteError(name, text)
 
 
-def _check_structure(space: Any, value: Any, name: str, check_leaf: Any) -> None:
+def _check_structure(space: Any, value: Any, name: str, **looks: bool) -> None:
     kind = space_kind(space)
     if kind == "dict":
         if not isinstance(value, Mapping) or set(value) != set(space.spaces):
             came = f"a dict with the keys {sorted(value)}" if isinstance(value, Mapping) else _describe(value)
             raise ValueError(f"{name} is {came}, expected a dict with the keys {sorted(space.spaces)}")
         for key, part in space.spaces.items():
-            _check_structure(part, value[key], f"{name}[{key!r}]", check_leaf)
+            _check_structure(part, value[key], f"{name}[{key!r}]", **looks)
     elif kind == "tuple":
         if not isinstance(value, tuple | list) or len(value) != len(space.spaces):
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
-            _check_structure(part, value[index], f"{name}[{index}]", check_leaf)
+            _check_structure(part, value[index], f"{name}[{index}]", **looks)
     elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not so with a user's own
-        check_leaf(space, kind, value, name)
+        _check_leaf(space, kind, value, name, **looks)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
@@ -391,24 +394,12 @@ def _as_array(value: Any, name: str, space: Any) -> np.ndarray:
     raise ValueError(f"{name} is {_describe(value)}, which is no array, but the space is {space}")
 
 
-def _check_observed_array(space: Any, kind: str, value: Any, name: str) -> None:
+def _check_leaf(space: Any, kind: str, value: Any, name: str, observed: bool = False, bounds: bool = True) -> None:
     array = _check_array(space, value, name)
-    if kind == "discrete":
-        _check_range(space, kind, array, name)
-
-
-def _check_unbounded_array(space: Any, kind: str, value: Any, name: str) -> None:
-    array = np.asarray(_check_array(space, value, name))
-    if kind == "box":
-        check_finite(name, array)
-    else:
-        _check_range(space, kind, array, name)
-
-
-def _check_acted_array(space: Any, kind: str, value: Any, name: str) -> None:
-    _check_unbounded_array(space, kind, value, name)
-    if kind == "box":
-        _check_range(space, kind, np.asarray(value), name)
+    if kind == "box" and not observed:
+        check_finite(name, np.asarray(array))
+    if kind == "discrete" or not observed and (bounds or kind != "box"):
+        _check_range(space, kind, np.asarray(array), name)
 
 
 def _check_range(space: Any, kind: str, array: Any, name: str) -> None:
@@ -459,10 +450,15 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
         warnings.warn(text, category, stacklevel=levels_to_the_caller())
 
 
+def renamed(name: str, doc: str) -> property:
+    """Another name of an attribute, whose own name and description are given."""
+    return property(attrgetter(name), lambda own, value: setattr(own, name, value), doc=doc)
+
+
 class ConstructorOnly:
     """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read."""
 
-    def __set_name__(self, owner: type, name: str) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
@@ -472,3 +468,14 @@ class ConstructorOnly:
                 "one's state by save and load"
             )
         vars(instance)[self.name] = value
+
+
+def constructor_only(*names: str) -> Callable[[Class], Class]:
+    """Make attributes of a class `ConstructorOnly`, since other parts of an object are built with them."""
+
+    def declare(cls: Class) -> Class:
+        for name in names:
+            type.__setattr__(cls, name, ConstructorOnly(name))
+        return cls
+
+    return declare

@@ -119,13 +119,9 @@ def takes_at_reset(env: Any, name: str) -> bool:
     if is_gymnasium(env):
         return True
     base = getattr(env, "unwrapped", env)
-    if _has_parameter(base.reset, name):
-        return base is env or _has_parameter(env.reset, name) or _takes_any(env.reset)
-    return _has_parameter(env.reset, name) or (_takes_any(base.reset) and not callable(getattr(env, name, None)))
-
-
-def _has_parameter(function: Any, name: str) -> bool:
-    return name in _parameters(function)
+    if name in _parameters(base.reset):
+        return base is env or name in _parameters(env.reset) or _takes_any(env.reset)
+    return name in _parameters(env.reset) or (_takes_any(base.reset) and not callable(getattr(env, name, None)))
 
 
 def _takes_any(function: Any) -> bool:

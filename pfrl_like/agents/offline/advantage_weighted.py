@@ -11,7 +11,7 @@ from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
 from pfrl_like.learning.critics import (
     Targets,
     distribution_of,
@@ -24,7 +24,7 @@ from pfrl_like.learning.critics import (
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
@@ -65,6 +65,7 @@ def sampled_advantage(
     return least_value(critics, batch) - pool(values, 0)
 
 
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     """Base of agents whose policy learns by the likelihood of recorded actions times a weight.
 
@@ -115,10 +116,6 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     elementwise = staticmethod(square)
     is_offline = True
 
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
-
     def __init__(
         self,
         policy: nn.Module,
@@ -152,19 +149,10 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         num_steps: int = 1,
         compile: bool = False,
     ) -> None:
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        critics, optimizers = two_or_more(locals())
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers},
-            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
-            device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
+            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     # How an algorithm differs

@@ -19,13 +19,14 @@ from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import exponential_weight, square, weighted_mean
 from pfrl_like.functions.returns import linked_lambda_returns, rows_after
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.dry_run import tried_output
 from pfrl_like.learning.compatibility.parts import check_distribution, check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 
@@ -68,6 +69,7 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
     return weighted_mean(square(error), batch.weight, accumulator), error.detach(), value.detach()
 
 
+@constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
     """Advantage-Weighted Regression: the value function learns returns, the policy actions that led to more than that.
 
@@ -128,8 +130,6 @@ class AWR(OffPolicyActorCritic):
     needs_densities = True
 
     v_func: Any
-    policy_optimizer: Any = ConstructorOnly()
-    v_func_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -182,13 +182,8 @@ class AWR(OffPolicyActorCritic):
         self.sampling = {} if recurrent else {"continuation": math.inf if horizon is None else horizon}
         super().__init__(
             policy, {"v_func": v_func}, {"policy_optimizer": policy_optimizer, "v_func_optimizer": v_func_optimizer},
-            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+            replay_buffer, gamma, Greedy(), target_update_interval=None, target_update_method="hard",
+            soft_update_tau=1.0, num_steps=1, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:

@@ -14,6 +14,7 @@ from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in
 from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
@@ -136,12 +137,8 @@ class BC(OffPolicyActorCritic):
     ) -> None:
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+            target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
+            **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:

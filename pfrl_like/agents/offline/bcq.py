@@ -11,25 +11,15 @@ from torch.distributions import Categorical, Distribution
 
 from pfrl_like.action_value import DiscreteActionValue, soft_least_of
 from pfrl_like.agents.dqn import DQN, action_values
+from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.offline.bc import discrete_bc_loss
-from pfrl_like.agents.offline.imitation import (
-    ChosenAction,
-    chosen,
-    chosen_for_active,
-    imitated_actions,
-    learn_imitator_alone,
-    most_valued,
-    step_imitator,
-    take_imitator,
-    try_imitator,
-)
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import two_or_more
+from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
@@ -41,7 +31,7 @@ from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 
 
@@ -63,7 +53,7 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
 @torch.no_grad()
 def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
     """N perturbed actions of the imitator in each state, [n, N, A]."""
-    drawn = imitated_actions(imitator, obs, n)
+    drawn = imitation.imitated_actions(imitator, obs, n)
     return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
 
 
@@ -86,7 +76,7 @@ def bcq_next_value(
     """
     actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    best = imitation.chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
     return soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
 
 
@@ -106,12 +96,14 @@ class CandidateChoice(nn.Module):
         self.imitator, self.policy, self.critic = imitator, policy, critic
         self.n, self.scale = n, scale
 
-    def forward(self, obs: Any) -> ChosenAction:
+    def forward(self, obs: Any) -> imitation.ChosenAction:
         """The action of each observation, drawn anew by every call."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
-        return most_valued(self.critic, obs, actions)
+        return imitation.most_valued(self.critic, obs, actions)
 
 
+@constructor_only("imitator_optimizer", "n_action_samples", "action_flexibility")
+@constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class BCQ(OffPolicyActorCritic):
     """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
 
@@ -176,14 +168,6 @@ class BCQ(OffPolicyActorCritic):
     rl_start_step: float
     imitator: Any
     its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
-    imitator_optimizer: Any = ConstructorOnly()
-
-    policy_optimizer: Any = ConstructorOnly()
-    q_func1_optimizer: Any = ConstructorOnly()
-    q_func2_optimizer: Any = ConstructorOnly()
-
-    n_action_samples: Any = ConstructorOnly()
-    action_flexibility: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -229,20 +213,11 @@ class BCQ(OffPolicyActorCritic):
         check_numbers_in(self, lam=(0, 1), action_flexibility=(0, None))
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples = n_action_samples
-        take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
-        critics, optimizers = two_or_more(
-            q_func1, q_func2, q_func1_optimizer, q_func2_optimizer, further_q_funcs, further_q_func_optimizers
-        )
+        imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        critics, optimizers = two_or_more(locals())
         super().__init__(
-            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers},
-            replay_buffer, gamma, Greedy(), burnin_action_func=burnin_action_func,
-            act_deterministically=act_deterministically, policy_update_delay=policy_update_delay, gpu=gpu,
-            device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="soft", soft_update_tau=soft_update_tau, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=num_steps, compile=compile,
+            policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
+            target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
 
@@ -252,14 +227,16 @@ class BCQ(OffPolicyActorCritic):
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """A step of all, or of the imitator alone before `rl_start_step`."""
-        return super().learn(batch) if self.optim_t >= self.rl_start_step else learn_imitator_alone(self, batch)
+        return (
+            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
+        )
 
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Minimise the other losses, then the imitator's, or the latter alone."""
         found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return step_imitator(self, batch, step, found)
+        return imitation.step_imitator(self, batch, step, found)
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse another imitator.
@@ -273,7 +250,7 @@ class BCQ(OffPolicyActorCritic):
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """As of the base, after the imitator."""
-        try_imitator(self, batch)
+        imitation.try_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
@@ -281,11 +258,13 @@ class BCQ(OffPolicyActorCritic):
     def probe(self, obs: Any) -> Any:
         """As of the base; the imitator is called first, so that errors name it."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
-            imitated_actions(self.choice.imitator, obs, 1)
+            imitation.imitated_actions(self.choice.imitator, obs, 1)
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        return chosen_for_active(lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active)
+        return imitation.chosen_for_active(
+            lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active
+        )
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Those at which perturbed actions are cut off."""
@@ -305,7 +284,7 @@ class BCQ(OffPolicyActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Descend on -Q(s, pi(s, a)) of the first critic, with an action of the imitator (arXiv:1812.02900, eq. 14)."""
         with evaluating_readers(self.imitator):
-            (drawn,) = imitated_actions(self.imitator, batch.obs, 1)
+            (drawn,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
         action = perturbed(self.policy, batch.obs, drawn, self.action_flexibility)
         q = mean_value(value_of(self.critics[0], batch, action))
         loss = weighted_mean(-q, batch.weight, self.batch_accumulator)

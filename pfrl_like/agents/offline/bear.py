@@ -7,18 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pfrl_like.action_value import soft_least_of
-from pfrl_like.agents.offline.imitation import (
-    ChosenAction,
-    chosen,
-    chosen_for_active,
-    imitated_actions,
-    learn_imitator_alone,
-    most_valued,
-    step_imitator,
-    take_imitator,
-    try_imitator,
-)
-from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sac_policy_loss, soft_reward
+from pfrl_like.agents.offline import imitation
+from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
@@ -26,7 +16,7 @@ from pfrl_like.learning.compatibility.parts import check_numbers_in, check_posit
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import ConstructorOnly, check_choice, check_counts
+from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 KERNELS = ("gaussian", "laplacian")
@@ -50,7 +40,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
-    best = chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
+    best = imitation.chosen(actions, torch.lerp(values.amax(0), values.amin(0), lam))
     value = soft_least_of([value_of(critic, batch, best, next=True) for critic in target_critics], lam)
     return value, distribution.log_prob(best)
 
@@ -62,6 +52,7 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
 
 
+@constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")
 class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
 
@@ -103,11 +94,6 @@ class BEAR(SoftActorCritic):
     rl_start_step: float
     imitator: Any
     its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
-    imitator_optimizer: Any = ConstructorOnly()
-
-    initial_alpha: Any = ConstructorOnly()
-    alpha_holder: Any = ConstructorOnly()
-    alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -135,7 +121,7 @@ class BEAR(SoftActorCritic):
         self.n_action_samples, self.n_mmd_action_samples = n_action_samples, n_mmd_action_samples
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
         self.alpha_optimizer_lr = alpha_optimizer_lr
-        take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
+        imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
         super().__init__(*args, **kwargs)
         self.acting_critic = self.critics[0]
 
@@ -145,29 +131,31 @@ class BEAR(SoftActorCritic):
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """A step of all, or of the imitator alone before `rl_start_step`."""
-        return super().learn(batch) if self.optim_t >= self.rl_start_step else learn_imitator_alone(self, batch)
+        return (
+            super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
+        )
 
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Minimise the other losses, then the imitator's, or the latter alone."""
         found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return step_imitator(self, batch, step, found)
+        return imitation.step_imitator(self, batch, step, found)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """As of `SoftActorCritic`; then an imitator of other actions is refused."""
         super().try_parts(batch, distribution)
-        try_imitator(self, batch)
+        imitation.try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""
-        best = chosen_for_active(self._best_drawn, obs, active)
+        best = imitation.chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
-    def _best_drawn(self, obs: Any) -> ChosenAction:
+    def _best_drawn(self, obs: Any) -> imitation.ChosenAction:
         actions = drawn_for_each(self._distribution(obs, None, None), self.n_action_samples)
         with evaluating_readers(self.acting_critic):
-            return most_valued(self.acting_critic, obs, actions)
+            return imitation.most_valued(self.acting_critic, obs, actions)
 
     def make_multipliers(self) -> list[LagrangeMultiplier]:
         """Temperature and alpha."""
@@ -193,9 +181,7 @@ class BEAR(SoftActorCritic):
 
         Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
-        loss, log_prob, entropy = sac_policy_loss(
-            self.policy, self.critics, batch, self.multipliers["temperature"](), self.batch_accumulator
-        )
+        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         discrepancy = self.discrepancy(batch)
         threshold = self.alpha_threshold or 0.0
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
@@ -210,6 +196,6 @@ class BEAR(SoftActorCritic):
     def discrepancy(self, batch: Batch) -> Tensor:
         """`maximum_mean_discrepancy` of actions of the policy, which takes the gradient, and the imitator, [N]."""
         with evaluating_readers(self.imitator):
-            imitated = imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
+            imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))
         return maximum_mean_discrepancy(drawn, imitated, self.mmd_sigma, self.mmd_kernel)

@@ -26,7 +26,7 @@ from pfrl_like.learning.critics import (
 )
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -65,6 +65,7 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
     return torch.logsumexp(values - log_density, 0) - data_value
 
 
+@constructor_only("initial_alpha", "alpha_holder", "alpha_optimizer")
 class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic whose critics are held from valuing unseen actions highly.
 
@@ -93,10 +94,6 @@ class CQL(SoftActorCritic):
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     elementwise = staticmethod(square)
     is_offline = True
-
-    initial_alpha: Any = ConstructorOnly()
-    alpha_holder: Any = ConstructorOnly()
-    alpha_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from pfrl_like.errors import ExportError
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.returns import linked_lambda_returns
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
+from pfrl_like.learning.compatibility.arguments import passed_on
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import NO_TARGETS
 from pfrl_like.learning.model_outputs import taken_by
@@ -23,7 +24,7 @@ from pfrl_like.nn import ReturnConditionedTransformer
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.storage.plain_tensors import from_saved, to_saved
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly, check_counts
+from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
@@ -155,6 +156,7 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
     return rows_of(distribution, sequence * len(sizes) + time)
 
 
+@constructor_only("context_size")
 class DecisionTransformer(OffPolicyActorCritic):
     """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
 
@@ -202,7 +204,6 @@ class DecisionTransformer(OffPolicyActorCritic):
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
     policy: Any
-    context_size: Any = ConstructorOnly()
 
     def __init__(
         self,
@@ -240,12 +241,8 @@ class DecisionTransformer(OffPolicyActorCritic):
         check_counts(optional=True, context_size=context_size)
         super().__init__(
             policy, {}, {"optimizer": optimizer}, replay_buffer, 1.0, Greedy(), burnin_action_func=None,
-            act_deterministically=act_deterministically, gpu=gpu, device=device, replay_start_size=replay_start_size,
-            minibatch_size=minibatch_size, update_interval=update_interval, target_update_interval=None, phi=phi,
-            target_update_method="hard", soft_update_tau=1.0, n_times_update=n_times_update,
-            batch_accumulator=batch_accumulator, episodic_update_len=episodic_update_len,
-            logger=logger or logging.getLogger(__name__), batch_states=batch_states, recurrent=recurrent,
-            max_grad_norm=max_grad_norm, num_steps=1, compile=compile,
+            target_update_interval=None, target_update_method="hard", soft_update_tau=1.0, num_steps=1,
+            **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
         longest = self.policy.context_size
         if context_size is not None and context_size > longest:

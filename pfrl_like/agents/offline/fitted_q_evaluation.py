@@ -16,12 +16,12 @@ from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import square
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import listed, numbered
+from pfrl_like.learning.compatibility.arguments import listed, numbered, passed_on
 from pfrl_like.learning.compatibility.parts import check_explorer, check_takes_state
 from pfrl_like.learning.critics import Targets, critic_loss, distribution_of, value_of
 from pfrl_like.replay_buffer import AbstractReplayBuffer
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -39,6 +39,7 @@ def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> Discre
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
 
 
+@constructor_only("q_func1_optimizer")
 class FittedQEvaluation(OffPolicyActorCritic):
     """Fitted Q evaluation: critics learn the value of a policy that somebody else has trained, and never changes.
 
@@ -87,8 +88,6 @@ class FittedQEvaluation(OffPolicyActorCritic):
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     discrete_form = "DiscreteFittedQEvaluation"
 
-    q_func1_optimizer: Any = ConstructorOnly()
-
     def __init__(
         self,
         policy: nn.Module,
@@ -121,13 +120,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         critics, optimizers = numbered(listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers))
         super().__init__(
             policy, critics, optimizers, replay_buffer, gamma, Greedy() if explorer is None else explorer,
-            burnin_action_func=None, act_deterministically=act_deterministically, gpu=gpu, device=device,
-            replay_start_size=replay_start_size, minibatch_size=minibatch_size, update_interval=update_interval,
-            target_update_interval=target_update_interval, phi=phi, target_update_method=target_update_method,
-            soft_update_tau=soft_update_tau, n_times_update=n_times_update, batch_accumulator=batch_accumulator,
-            episodic_update_len=episodic_update_len, logger=logger or logging.getLogger(__name__),
-            batch_states=batch_states, recurrent=recurrent, max_grad_norm=max_grad_norm, num_steps=num_steps,
-            compile=compile,
+            burnin_action_func=None, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:

@@ -14,7 +14,7 @@ from pfrl_like.learning.compatibility.dry_run import tried_output
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
-from pfrl_like.utils.checks import ConstructorOnly
+from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
 
@@ -82,6 +82,7 @@ def iql_critic_loss(
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
+@constructor_only("v_func_optimizer")
 class IQL(AdvantageWeightedActorCritic):
     """Implicit Q-Learning: no value is ever asked for of an action that was not recorded.
 
@@ -110,7 +111,6 @@ class IQL(AdvantageWeightedActorCritic):
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
 
     v_func: Any
-    v_func_optimizer: Any = ConstructorOnly()
 
     def __init__(
         self,

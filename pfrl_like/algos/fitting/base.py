@@ -9,25 +9,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.fitting import Fitting
 from pfrl_like.algos.fitting.hyperparameters import LATER_NAMES, Hyperparameters, Retuning, check_ranges
 from pfrl_like.algos.fitting.minibatches import fitting_batch
 from pfrl_like.algos.fitting.online import OnlineFitting
 from pfrl_like.algos.fitting.saving import ESTIMATORS as ESTIMATORS
 from pfrl_like.algos.fitting.saving import Saving
-from pfrl_like.algos.fitting.spaces import (
-    SCALERS,
-    BatchScaling,
-    Spaces,
-    actions_for,
-    check_as_many,
-    greedy,
-    made_scalers,
-    observations_for,
-    sampled,
-    shape_of_one,
-    take_scalers,
-)
+from pfrl_like.algos.fitting.spaces import Spaces
 from pfrl_like.augmentation import BatchAugmentation, pipeline_of
 from pfrl_like.batch import Batch
 from pfrl_like.dataset import TransitionMiniBatch
@@ -36,7 +25,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device, resolve_device
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
-from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.checks import check_counts, renamed
 from pfrl_like.utils.contexts import evaluating_readers_among
 from pfrl_like.utils.env_values import mask_keyword
 
@@ -111,7 +100,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     #: `pfrl_like.ope.evaluate_offline`, which `pfrl_like.ope` puts here: it lies above the estimators.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
-        **{name: functools.partial(make_scaler, column=column) for name, column in SCALERS.items()},
+        **{name: functools.partial(make_scaler, column=column) for name, column in spaces.SCALERS.items()},
         "augmentation": pipeline_of,
     }
 
@@ -199,10 +188,10 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: On a hyperparameter or a shape that cannot be, with the value got.
             TypeError: Likewise.
         """
-        shape = shape_of_one(observation_shape)
+        shape = spaces.shape_of_one(observation_shape)
         check_counts(action_size=action_size)
         check_ranges(self)
-        take_scalers(self, made_scalers(self, fitted=True))
+        spaces.take_scalers(self, spaces.made_scalers(self, fitted=True))
         self.observation_shape_, self.action_size_ = shape, int(action_size)
         self.impl = self._build_agent(self._stacked_shape, self.action_size_)
         self.impl.augment = self._augment()
@@ -215,15 +204,15 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
         if self.action_scaler_ is None and self.reward_scaler_ is None:
             return augment
-        return BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
+        return spaces.BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
 
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scalers, and fit those to episodes that are not fitted; `fit` does it before it builds the agent."""
-        made = made_scalers(self)
+        made = spaces.made_scalers(self)
         for scaler in made.values():
             if scaler is not None and not scaler.fitted:
                 scaler.fit(episodes)
-        take_scalers(self, made)
+        spaces.take_scalers(self, made)
 
     def _encoder(self, observation_shape: tuple[int, ...], action_size: int = 0) -> Encoder:
         return make_encoder(
@@ -262,14 +251,14 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             TypeError: On a mask of continuous actions.
         """
         agent, obs = self._agent, self._observations(x)
-        return self._unscaled(greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
+        return self._unscaled(spaces.greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
-        return self._unscaled(sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
+        return self._unscaled(spaces.sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
         """Values of actions, means over the critics.
@@ -287,7 +276,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             ValueError: If observations or actions have another shape.
         """
         agent, obs, actions = self._agent, self._tensor(self._observations(x)), self._actions(action)
-        check_as_many(obs, actions)
+        spaces.check_as_many(obs, actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
         ]
@@ -327,14 +316,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate(self, episodes, **options)["fqe"].value)
 
-    @property
-    def observation_scaler(self) -> Any:
-        """`scaler`, as later versions of d3rlpy call it."""
-        return self.scaler
-
-    @observation_scaler.setter
-    def observation_scaler(self, scaler: Any) -> None:
-        self.scaler = scaler
+    observation_scaler = renamed("scaler", "`scaler`, as later versions of d3rlpy call it.")
 
     @property
     def _agent(self) -> Any:
@@ -348,11 +330,13 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self.impl is not None
 
     def _observations(self, x: Any) -> Array:
-        return observations_for(x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames)
+        return spaces.observations_for(
+            x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
+        )
 
     def _actions(self, action: Any) -> Tensor:
         """Actions of the data as those of the agent."""
-        actions = self._tensor(actions_for(action, self.action_size_, self.discrete_action))
+        actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.action_scaler_ is None else self.action_scaler_.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:

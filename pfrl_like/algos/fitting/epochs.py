@@ -239,14 +239,12 @@ class OnlineUpdates:
 @contextlib.contextmanager
 def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
     """The callback that shows the progress of a clock, if it is to be shown."""
-    if not show_progress:
-        yield []
-        return
-    progress = Progress(clock.steps, clock.t)
+    bars = [Progress(clock.steps, clock.t)] if show_progress else []
     try:
-        yield [progress]
+        yield [*bars]
     finally:
-        progress.close()
+        for bar in bars:
+            bar.close()
 
 
 def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], data: Any) -> dict[str, float]:

@@ -6,19 +6,12 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
+from pfrl_like import q_functions
 from pfrl_like.action_value import ImplicitQuantileActionValue
 from pfrl_like.algos.fitting.base import Estimator
 from pfrl_like.encoders import Encoder
 from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
-from pfrl_like.q_functions import (
-    CosineBasisLinear,
-    FullyParametrizedQFunction,
-    ImplicitQuantileQFunction,
-    QFunctionEnsemble,
-    QuantileSingleModelStateQFunctionWithDiscreteAction,
-    SingleModelStateQFunctionWithDiscreteAction,
-)
 from pfrl_like.utils.checks import check_choice, check_counts
 
 #: Quantiles of "qr", as many as the fractions of "fqf" (arXiv:1911.02140), and functions of a fraction (1806.06923).
@@ -28,17 +21,17 @@ N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
 def mean_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """One number for each action."""
     layers = nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions))
-    return SingleModelStateQFunctionWithDiscreteAction(layers)
+    return q_functions.SingleModelStateQFunctionWithDiscreteAction(layers)
 
 
 def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """Quantiles at even fractions."""
     last = nn.Linear(encoder.feature_size, N_QUANTILES * n_actions)
     layers = nn.Sequential(encoder, last, nn.Unflatten(1, (N_QUANTILES, n_actions)))
-    return QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
+    return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
-class EvenlyJudged(ImplicitQuantileQFunction):
+class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
     """`ImplicitQuantileQFunction` whose means are of evenly spaced fractions in evaluation mode: nothing is random."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
@@ -55,12 +48,12 @@ def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
     """Quantiles at fractions that are proposed."""
     proposal = nn.Linear(encoder.feature_size, N_FRACTIONS)
-    return FullyParametrizedQFunction(*_quantile_parts(encoder, n_actions), proposal)
+    return q_functions.FullyParametrizedQFunction(*_quantile_parts(encoder, n_actions), proposal)
 
 
 def _quantile_parts(encoder: Encoder, n_actions: int) -> tuple[nn.Module, nn.Module, nn.Module]:
     size = encoder.feature_size
-    phi = nn.Sequential(CosineBasisLinear(N_COSINES, size), nn.ReLU())
+    phi = nn.Sequential(q_functions.CosineBasisLinear(N_COSINES, size), nn.ReLU())
     return encoder, phi, nn.Linear(size, n_actions)
 
 
@@ -103,7 +96,7 @@ def make_q_function(
     members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
     if n_actions > 1 and n_critics == 1 and not bootstrap:
         return members[0]
-    return QFunctionEnsemble(members, bootstrap, pool)
+    return q_functions.QFunctionEnsemble(members, bootstrap, pool)
 
 
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:

@@ -8,17 +8,10 @@ from typing import Any, Self
 import numpy as np
 from gymnasium.spaces import Box
 
+from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
 from pfrl_like.algos.fitting.fitting import Training, none_of, state_metrics
 from pfrl_like.algos.fitting.minibatches import drawn_data
-from pfrl_like.algos.fitting.spaces import (
-    check_scalers_taken,
-    check_single_rewards,
-    fit_to_space,
-    made_scalers,
-    shapes_of_env,
-    take_scalers,
-)
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.experiments.evaluator import check_apart
@@ -273,7 +266,7 @@ class OnlineFitting:
         warn_of_hooks(algo)
         build_for_env(algo, env)
         buffer = checked_buffer(buffer, algo.batch_size)
-        check_single_rewards(algo.reward_scaler_, buffer)
+        spaces.check_single_rewards(algo.reward_scaler_, buffer)
         data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
         if not data.options:  # of its own accord an agent stores what it sees, here stacks
             algo.impl.replay_buffer = buffer
@@ -373,13 +366,13 @@ def build_for_env(algo: Any, env: Any) -> None:
         ValueError: If its actions are no vectors, its observations no arrays, or they have other shapes than those that
             the agent was built for.
     """
-    shape, size = shapes_of_env(algo, env)
+    shape, size = spaces.shapes_of_env(algo, env)
     if algo.impl is None:
-        made = made_scalers(algo, fitted=True)
-        fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
-        take_scalers(algo, made)
+        made = spaces.made_scalers(algo, fitted=True)
+        spaces.fit_to_space(made["action_scaler"], as_gymnasium(env).action_space)
+        spaces.take_scalers(algo, made)
         algo.create_impl(shape, size)
-    check_scalers_taken(algo)
+    spaces.check_scalers_taken(algo)
     algo.check_shapes(shape, size)
     algo.retune()
 

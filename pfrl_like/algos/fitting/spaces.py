@@ -314,18 +314,14 @@ class BatchScaling:
 
     def __call__(self, batch: Batch) -> Batch:
         if self.action_scaler is not None:
-            following = batch.next_action
-            batch = batch.replace(
-                action=self.action_scaler.transform(batch.action),
-                next_action=None if following is None else self.action_scaler.transform(following),
-            )
+            scale, following = self.action_scaler.transform, batch.next_action
+            following = None if following is None else scale(following)
+            batch = batch.replace(action=scale(batch.action), next_action=following)
         if self.reward_scaler is not None:
-            continuation = batch.continuation
+            scale, continuation = self.reward_scaler.transform, batch.continuation
             if continuation is not None:
-                continuation = dataclasses.replace(
-                    continuation, reward=self.reward_scaler.transform(continuation.reward)
-                )
-            batch = batch.replace(reward=self.reward_scaler.transform(batch.reward), continuation=continuation)
+                continuation = dataclasses.replace(continuation, reward=scale(continuation.reward))
+            batch = batch.replace(reward=scale(batch.reward), continuation=continuation)
         return batch if self.augment is None else self.augment(batch)
 
 

@@ -1,5 +1,7 @@
 """Which parts and arguments fit an agent, and what is said of the others."""
 
+import inspect
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +21,19 @@ from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
+
+
+def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The keyword arguments of an agent's base class that are arguments of the agent's, too, by the same names.
+
+    Args:
+        base: The base class.
+        given: `locals()` of the agent's constructor. A logger that is None becomes that of its class's module.
+    """
+    given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
+    constructors = [vars(kind)["__init__"] for kind in base.__mro__ if "__init__" in vars(kind)]
+    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
@@ -198,27 +213,17 @@ def numbered(
     return dict(zip(names, q_funcs.values(), strict=True)), named
 
 
-def two_or_more(
-    q_func1: nn.Module,
-    q_func2: nn.Module | None,
-    q_func1_optimizer: torch.optim.Optimizer,
-    q_func2_optimizer: torch.optim.Optimizer | None,
-    further_q_funcs: Any,
-    further_q_func_optimizers: Any,
-) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
+def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
     """`numbered` for agents that take two critics as arguments of their own and others in lists.
 
     If the first is an ensemble, the second and its optimiser may be None.
+
+    Args:
+        given: `locals()` of the agent's constructor.
     """
-    second: dict[str, Any] = {"q_func2": q_func2}
-    second_optimizer: dict[str, Any] = {"q_func2_optimizer": q_func2_optimizer}
-    if isinstance(q_func1, QFunctionEnsemble) and q_func2 is None and q_func2_optimizer is None:
-        second, second_optimizer = {}, {}
-    return numbered(
-        {"q_func1": q_func1, **second, **listed("further_q_funcs", further_q_funcs)},
-        {
-            "q_func1_optimizer": q_func1_optimizer,
-            **second_optimizer,
-            **listed("further_q_func_optimizers", further_q_func_optimizers),
-        },
-    )
+    q_funcs = {name: given[name] for name in ("q_func1", "q_func2")}
+    optimizers = {f"{name}_optimizer": given[f"{name}_optimizer"] for name in q_funcs}
+    if isinstance(q_funcs["q_func1"], QFunctionEnsemble) and given["q_func2"] is given["q_func2_optimizer"] is None:
+        del q_funcs["q_func2"], optimizers["q_func2_optimizer"]
+    q_funcs |= listed("further_q_funcs", given["further_q_funcs"])
+    return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", given["further_q_func_optimizers"]))
