@@ -2,11 +2,8 @@
 
 import functools
 import logging
-import subprocess
-import sys
-import textwrap
+import multiprocessing
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -57,7 +54,15 @@ class Told:
             self.path.write_text(str(agent.get_statistics()))
 
 
-def check_run(tmp_path, start_method, make):
+RECURRENT_A3C = functools.partial(make_a3c, recurrent=True)
+MAKERS = pytest.mark.parametrize("make", [make_a3c, make_acer, RECURRENT_A3C], ids=["A3C", "ACER", "recurrent A3C"])
+SLOW_METHODS = [pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")]
+START_METHODS = pytest.mark.parametrize("start_method", ["fork", *SLOW_METHODS])
+
+
+@START_METHODS
+@MAKERS
+def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, start_method, make):
     agent = make(optimizer=torch.optim.Adam, lr=1e-2)
     before = parameters(agent)
     result = run(
@@ -78,20 +83,6 @@ def check_run(tmp_path, start_method, make):
     assert other.t == agent.t == 160
     assert "average_entropy" in table(tmp_path / "scores.txt")[0]
     other.load(tmp_path / "best")
-
-
-@pytest.mark.parametrize("make", [make_a3c, make_acer])
-def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, make):
-    check_run(tmp_path, "fork", make)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("start_method", ["spawn", "forkserver"])
-@pytest.mark.parametrize(
-    "make", [make_a3c, make_acer, functools.partial(make_a3c, recurrent=True)], ids=["A3C", "ACER", "recurrent A3C"]
-)
-def test_processes_that_are_not_forked_do_the_same(tmp_path, start_method, make):
-    check_run(tmp_path, start_method, make)
 
 
 def test_agents_that_each_process_makes_share_those_of_the_first(tmp_path):
@@ -131,15 +122,6 @@ def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
     assert len(found) == 3
 
 
-def test_a_run_goes_on_from_a_step(tmp_path):
-    agent = make_a3c()
-    run(tmp_path, agent)
-    before = parameters(agent)
-    run(tmp_path, agent, step_offset=60, steps=120)
-    assert agent.t == 120
-    assert not torch.equal(parameters(agent), before)
-
-
 def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
@@ -147,8 +129,8 @@ def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     assert any("'average_value', 0.0" not in message for message in told)
 
 
-@pytest.mark.parametrize("start_method", ["fork", pytest.param("forkserver", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("make", [make_a3c, functools.partial(make_a3c, recurrent=True), make_acer])
+@START_METHODS
+@MAKERS
 def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
     hook = Told(tmp_path / "statistics")
     agent = make(average_value_decay=0.5, average_entropy_decay=0.5)
@@ -168,20 +150,16 @@ def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, star
     assert (result.t, result.optim_t > 0) == (61, True)
 
 
-def test_an_error_keeps_the_statistics_that_were_told_last(tmp_path):
-    agent = make_a3c()
-    with pytest.raises(AsyncTrainingError):
-        run(tmp_path, agent, steps=10**8, make_env=failing(0))
-    assert dict(agent.get_statistics())["average_entropy"] > 0
-
-
+@START_METHODS
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("index", [0, 1])
-def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared):
-    options = {"steps": 10**8, "use_shared_memory": shared, "global_step_hooks": [Note(tmp_path, 20)]}
+def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared, start_method):
+    options = {"use_shared_memory": shared, "global_step_hooks": [Note(tmp_path, 20)], "start_method": start_method}
+    agent = make_a3c()
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
-        run(tmp_path, make_a3c(), make_env=failing(index), **options)
+        run(tmp_path, agent, steps=10**8, make_env=failing(index), **options)
     assert "in step" in str(caught.value)
+    assert not shared or dict(agent.get_statistics())["average_entropy"] > 0  # those that were told last
     (saved,) = tmp_path.glob("*_except")
     other = make_a3c()
     other.load(saved)
@@ -233,17 +211,11 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
 
 def test_processes_start_as_they_are_told(tmp_path):
     def which(process_idx, test):
-        import multiprocessing
-
-        with open(tmp_path / f"process-{process_idx}", "w") as file:
-            file.write(multiprocessing.current_process().__class__.__name__)
+        (tmp_path / f"process-{process_idx}").write_text(type(multiprocessing.current_process()).__name__)
         return endless(process_idx, test)
 
     for processes in (1, 3):
-        train_agent_async(
-            tmp_path, processes, which, steps=20, eval_interval=None, make_agent=lambda index: make_a3c(),
-            start_method="fork",
-        )  # fmt: skip
+        run(tmp_path, make_agent=lambda index: make_a3c(), steps=20, processes=processes, make_env=which)
         assert len(list(tmp_path.glob("process-*"))) == processes
     assert (tmp_path / "process-0").read_text() == "ForkProcess"
 
@@ -266,9 +238,7 @@ def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
 
 def test_without_shared_memory_any_agent_trains(tmp_path):
     agent = make_on_policy("PPO", update_interval=20)
-    train_agent_async(
-        tmp_path, 1, endless, steps=60, eval_interval=None, agent=agent, start_method="fork", use_shared_memory=False
-    )
+    run(tmp_path, agent, processes=1, use_shared_memory=False)
     agent.load(tmp_path / "60_finish")
     assert dict(agent.get_statistics())["n_updates"] > 0
 
@@ -298,56 +268,6 @@ def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
     assert result is agent and agent.optim_t == 30
     assert agent.t >= 60  # two steps for each update
     assert "stop_event was set" in record(tmp_path / "run")["outcome"]
-
-
-# A program of its own
-
-
-SCRIPT = """
-    import os, sys, time
-    import gymnasium, torch
-    sys.path.insert(0, {tests!r})
-    from async_parts import make_a3c
-    from pfrl_like.experiments import train_agent_async
-    from pfrl_like.testing import Chain
-
-    class Failing(Chain):
-        count = 0
-        def step(self, action):
-            self.count += 1
-            if self.count == 50:
-                {how}
-            return super().step(action)
-
-    def make_env(index, test):
-        os.write(1, b"pid %d\\n" % os.getpid())  # in one piece, whatever buffers there are
-        return Failing(4) if index == 1 else Chain(4)
-
-    if __name__ == "__main__":
-        train_agent_async({outdir!r}, 2, make_env, steps=10**8, eval_interval=None, agent=make_a3c(),
-                          start_method={method!r})
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize(
-    ("how", "told"),
-    [("raise ZeroDivisionError('here')", "ZeroDivisionError: here"), ("os.kill(os.getpid(), 9)", "killed by signal 9")],
-    ids=["raises", "is killed"],
-)
-def test_a_script_whose_process_fails_ends_with_its_traceback_and_leaves_nobody(tmp_path, method, how, told):
-    script = tmp_path / "script.py"
-    outdir = tmp_path / "out"
-    tests = str(Path(__file__).parents[2] / "support")
-    script.write_text(textwrap.dedent(SCRIPT).format(tests=tests, outdir=str(outdir), method=method, how=how))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 1
-    assert told in done.stderr
-    assert "process 1" in done.stderr
-    assert [path for path in outdir.glob("*_except") if (path / "manifest.json").exists()]
-    for line in done.stdout.splitlines():
-        assert not Path(f"/proc/{line.split()[1]}").exists()
 
 
 def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):

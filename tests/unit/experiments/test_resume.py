@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,14 +13,13 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from epoch_parts import epoch_runner, go_on
-from experiment_fakes import Counting, Recorder
+from epoch_parts import epoch_runner
 from resume_parts import Noisy, noisy_env, small_dqn
 from run_parts import Stopped, change_record, contents, names_in, record, resumed, steps_of, stop_at, table
 from stopped_runs import digests
 from torch import nn
 
-from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
+from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
@@ -34,11 +32,9 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.callbacks import Evaluation
-from pfrl_like.experiments.checkpoints import saved_in
 from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.runs.loop import Clock
@@ -80,11 +76,10 @@ def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
     return agent, history
 
 
-def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
-    rng = np.random.default_rng(0)
+def offline(outdir: Path, steps: int = 90, agent: Any = None, **options: Any) -> Any:
+    rng, agent = np.random.default_rng(0), agent or small_dqn(noisy_env(0))
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
     dataset = MDPDataset.from_arrays(observations, actions, rng.normal(size=50), np.arange(50) % 10 == 9)
-    agent = small_dqn(noisy_env(0))
     _, history = train_agent_offline(
         agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
         log_interval=10, rng=rng, **options,
@@ -104,14 +99,9 @@ RUNS = pytest.mark.parametrize("run", [serial, several, offline])
 def left(outdir: Path, run: Any) -> dict[str, Any]:
     """What a run has left that does not tell of the time."""
     agent, history = run
-    stored = agent.replay_buffer.state_dict()
-    return {
-        "parameters": {name: value.tolist() for name, value in agent.model.state_dict().items()},
-        "moments": [value["exp_avg"].tolist() for value in agent.optimizer.state_dict()["state"].values()],
-        "statistics": agent.get_statistics(), "history": history,
-        "buffer": (stored["header"], {name: array.tolist() for name, array in stored["arrays"].items()}),
-        "scores": table(outdir / "scores.txt"), "episodes": table(outdir / "metrics.csv"),
-    }  # fmt: skip
+    parts = {"agent": agent.state_dict(), "buffer": agent.replay_buffer.state_dict(), "history": history}
+    tables = [table(outdir / name) for name in ("scores.txt", "metrics.csv")]
+    return digests({**parts, "statistics": agent.get_statistics(), "tables": tables})
 
 
 @RUNS
@@ -136,7 +126,7 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert told["command"] == ["train.py", f"--token={MASK}"] and told.get("same_command") is is_same
 
 
-def test_commands_of_a_record_that_was_not_masked_are_compared_too(
+def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
@@ -144,34 +134,24 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_too(
     for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
         change_record(tmp_path, command=command, earlier_parts=[], command_digest=None)
         serial(tmp_path, 10, resume=True)
-        assert record(tmp_path)["same_command"] is is_same
+        told = record(tmp_path)
+        assert told["same_command"] is is_same
+        assert told["earlier_parts"][0]["command"] == (command and ["train.py", f"--token={MASK}"])
 
 
-@pytest.mark.parametrize(
-    "before, after, told",
-    [
-        (b"return", b"retuzn", "its columns were episode, return, length"),
-        (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
-    ],
-)
-def test_a_damaged_table_stops_no_run(
-    before: bytes, after: bytes, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    stopped(tmp_path, 80)
-    path = tmp_path / "metrics.csv"
-    content, columns, n_rows = path.read_bytes(), table(path)[0].keys(), sum(step <= 75 for step in steps_of(path))
-    path.write_bytes(content.replace(before, after, 1))
-    serial(tmp_path, resume=True)
-    assert sum(step <= 75 for step in steps_of(path)) >= n_rows - 1 and table(path)[0].keys() == columns
-    assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
+def test_changes_of_what_is_stored_go_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def change(env: Any, agent: Any, t: int) -> None:
+        """Changes the newest steps, and some that were saved before."""
+        memory = agent.replay_buffer.memory
+        for i in (-1, *np.random.randint(len(memory), size=2)) if len(memory) > 5 else ():
+            memory[i][0].update(reward=float(t), action=0, state=memory[-1][0]["state"])
 
-
-def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
-    serial(tmp_path, 10)
-    change_record(tmp_path, command=["train.py", "--token=a"])
-    serial(tmp_path, 20, resume=True)
-    (part,) = record(tmp_path)["earlier_parts"]
-    assert part["command"] == ["train.py", f"--token={MASK}"]
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._LARGEST", 4)  # small segments, whose changes come as patches
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._WORN", 1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    wanted = left(whole, serial(whole, step_hooks=[change]))
+    stopped(broken, 83, step_hooks=[change])
+    assert left(broken, serial(broken, step_hooks=[change], resume=True)) == wanted
 
 
 @RUNS
@@ -262,12 +242,6 @@ def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
         serial(tmp_path, resume=True)
     assert "is damaged" in str(caught.value)
     assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
-
-
-def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
-    train_agent(small_dqn(noisy_env(0)), noisy_env(0), 20, tmp_path)
-    with pytest.raises(CheckpointError, match="20_finish: holds an agent alone.*give the step_offset"):
-        serial(tmp_path, resume=True)
 
 
 @pytest.mark.parametrize("last", ["the agent", "the run"])
@@ -367,18 +341,6 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
         assert "50_checkpoint could not be saved: " in caplog.text
         assert (tmp_path / "75_checkpoint" / "run").is_dir()
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
-
-
-def test_an_offset_of_a_run_that_goes_on_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="step_offset is 5"):
-        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True, step_offset=5)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
-    (tmp_path / "run").touch()
-    with pytest.raises(NotADirectoryError, match="outdir is .*run"):
-        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True)
 
 
 def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path: Path) -> None:
@@ -518,17 +480,15 @@ def dqn(
     env: Any, kind: Any = DoubleDQN, buffer: Any = ReplayBuffer, capacity: int = 50, num_steps: int = 1,
     lr: float = 1e-3, gamma: float = 0.9, epsilon: float = 0.5,
 ) -> Any:  # fmt: skip
-    q_function = nn.Sequential(nn.Linear(env.observation_space.shape[0], 2), DiscreteActionValueHead())
+    q_function = nn.Sequential(nn.Linear(*env.observation_space.shape, env.action_space.n), DiscreteActionValueHead())
     return kind(
         q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
         ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
     )  # fmt: skip
 
 
-def take_up(
-    outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), wrapper: Any = lambda env: env, **options: Any
-) -> None:
-    env = seeded(wrapper(gymnasium.make(env_id)))
+def take_up(outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), **options: Any) -> None:
+    env = seeded(gymnasium.make(env_id))
     train_agent(dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
 
 
@@ -540,33 +500,12 @@ def outdir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def reinforce(*_: Any, **__: Any) -> REINFORCE:
-    model = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
-    return REINFORCE(model, torch.optim.Adam(model.parameters()))
-
-
-class Wide(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Observations of another form."""
-
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(-1, 1, (6,), np.float32)
-
-    def observation(self, observation: Any) -> Any:
-        return np.zeros(6, np.float32)
-
-
-ANOTHER_ENV = r"it belongs to another environment: form of env.observation_space was 'a box of shape \(4,\)' and is "
-ANOTHER_AGENT = "was saved by the agent DoubleDQN, and that of this run is REINFORCE: does not fit this run: it has"
-
-
 @pytest.mark.parametrize(
     "change, told",
     [
         ({"buffer": PrioritizedReplayBuffer}, "no buffer that fits this one"),
         ({"num_steps": 3}, "no buffer that fits this one"),
-        ({"wrapper": Wide}, rf"{ANOTHER_ENV}'a box of shape \(6,\)'"),
-        ({"kind": reinforce}, ANOTHER_AGENT),
+        ({"env_id": "Acrobot-v1"}, r"env.observation_space was 'a box of shape \(4,\)' and is 'a box of shape \(6,\)'"),
     ],
 )
 def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: Any, told: str, outdir: Path) -> None:
@@ -597,15 +536,7 @@ def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, outdir
 
 def offline_then_online(outdir: Path, hooks: Any = ()) -> list[Any]:
     env = seeded(gymnasium.make("CartPole-v1"))
-    agent, rng = dqn(env, DQN), np.random.default_rng(0)
-    data = MDPDataset.from_arrays(
-        rng.normal(size=(40, 4)).astype(np.float32), rng.integers(2, size=40), rng.normal(size=40),
-        np.arange(40) % 10 == 9,
-    )  # fmt: skip
-    train_agent_offline(
-        agent, data, 30, outdir / "offline", resume=True, rng=rng, eval_env=gymnasium.make("CartPole-v1"),
-        eval_n_episodes=1, eval_interval=10,
-    )  # fmt: skip
+    agent, _ = offline(outdir / "offline", 30, dqn(env, DQN), resume=True)
     train_agent(agent, env, 60, outdir / "online", checkpoint_freq=20, resume=True, hooks=hooks)
     return [each.tolist() for each in agent.model.parameters()]
 
@@ -636,95 +567,8 @@ def test_arguments_count_also_where_the_class_has_a_default() -> None:
     assert told["act_deterministically"] is False and told["width"] == 3 and "training_shown" not in told
 
 
-# Runs in epochs that are stopped and go on, bit for bit
-
-
-REPOSITORY = Path(__file__).parents[3]
-
-
-def left_of_epochs(outdir: Path) -> dict[str, Any]:
-    """What a run has left that tells neither of the time nor of the process."""
-    runner = epoch_runner(outdir)
-    epochs = runner.restore()
-    saved = saved_in(str(outdir))[0]
-    of_the_process = {"buffers", "agent", "versions", "hardware", "settings"}
-    state = {name: part for name, part in saved.state().items() if name not in of_the_process}
-    for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
-        del state["parts"][name]["dict"][number]
-    del state["parts"]["CSVLogger"]
-    agent, buffer = runner.algorithm.agent, runner.algorithm.replay_buffer
-    parts = {"agent": agent.state_dict(), "buffer": buffer.state_dict(), "statistics": agent.get_statistics()}
-    return {
-        "record": (epochs, saved.t), "state": state, "average": runner.algorithm.average_return,
-        "tables": [table(outdir / name) for name in ("epochs.csv", "metrics.csv", "scores.txt")],
-        "parts": digests(parts), "best": sorted(name.split("-")[0] for name in names_in(outdir / "best")),
-    }  # fmt: skip
-
-
-def go_on_in_a_process(outdir: str, n_epochs: int, batch_size: int | None) -> None:
-    """`go_on` in a process of its own."""
-    command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "support")])
-    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "resume"), [(None, go_on), pytest.param(17, go_on_in_a_process, marks=pytest.mark.slow)]
-)
-def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, batch_size: int | None, resume: Any
-) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    epoch_runner(whole).train(4, batch_size)
-    steps = steps_of(whole / "epochs.csv")
-    with pytest.raises(Stopped):
-        epoch_runner(broken, hooks=[stop_at(steps[1] + 5)]).train(4, batch_size)
-    assert len(table(broken / "epochs.csv")) == 2
-    assert saved_in(str(broken))[1].t == steps[1]
-    assert saved_in(str(broken))[1].state()["source"]["running"] == (batch_size is not None)
-    resume(str(broken), 4, batch_size)
-    assert left_of_epochs(broken) == left_of_epochs(whole)
-
-
 def test_the_average_of_the_last_epoch_is_known_again(tmp_path: Path) -> None:
     average = epoch_runner(tmp_path).train(1)
     runner = epoch_runner(tmp_path)
     runner.restore()
     assert runner.algorithm.average_return == average and runner.train(1) == average
-
-
-def test_an_environment_of_epochs_that_comes_elsewhere_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    epoch_runner(tmp_path).train(1, 17)
-    step = Noisy.step
-    monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
-    go_on(str(tmp_path), 2, 17)
-    assert "did not come to where it was" in caplog.text and len(table(tmp_path / "epochs.csv")) == 2
-
-
-def test_the_snapshot_before_serves_if_the_newest_one_is_damaged(tmp_path: Path) -> None:
-    epoch_runner(tmp_path).train(3)
-    for saved in saved_in(str(tmp_path))[:2]:  # the end of the run, and its last epoch
-        [state] = Path(saved.path).glob("run/state-*.json")
-        state.write_text(state.read_text().replace("exact", "inexact"))
-    assert epoch_runner(tmp_path).restore() == 2
-
-
-def test_training_goes_on_from_what_there_is(tmp_path: Path) -> None:
-    epoch_runner(tmp_path).train(2, resume=True)
-    runner = epoch_runner(tmp_path)
-    runner.train(3, resume=True)
-    assert runner.epoch == 3 and len(table(tmp_path / "epochs.csv")) == 3
-
-
-def test_a_run_that_was_killed_before_its_first_snapshot_begins_anew_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with pytest.raises(Stopped):
-        epoch_runner(tmp_path, hooks=[stop_at(3)]).train(1)
-    for path in tmp_path.glob("*_except"):  # as if it had been killed
-        shutil.rmtree(path)
-    epoch_runner(tmp_path).train(1, resume=True)
-    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
-    assert "give resume=True" not in caplog.text

@@ -1,13 +1,9 @@
 """Runs go on in fresh objects, or a fresh process, with what an uninterrupted run meets."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -21,8 +17,6 @@ from pfrl_like.random_streams.streams import Streams
 from pfrl_like.runs.loop import Clock
 from pfrl_like.utils import set_random_seed
 from pfrl_like.wrappers import VectorFrameStack
-
-ROOT = Path(__file__).parents[3]
 
 
 def serial(make_env: Any, limit: int | None = None) -> SerialSource:
@@ -189,23 +183,3 @@ def test_another_number_of_environments_is_refused() -> None:
     source = begun(vector(VECTORS["serial"]), 2)
     with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
         vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())
-
-
-def go_on_elsewhere(path: str) -> None:
-    """What a fresh process does."""
-    text = Path(path).read_text()
-    print(json.dumps(gone_on(serial(ENVS["global streams"]), text, 20)))
-
-
-def test_a_run_goes_on_in_a_fresh_process(tmp_path: Path) -> None:
-    whole = serial(ENVS["global streams"])
-    whole.record()
-    ticked(whole, 19)
-    (tmp_path / "state.json").write_text(saved(whole))
-    expected = json.loads(json.dumps(([], ticked(whole, 20))))
-    command = f"from test_sources_go_on import go_on_elsewhere; go_on_elsewhere({str(tmp_path / 'state.json')!r})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)])
-    came = subprocess.run(
-        [sys.executable, "-c", command], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": paths}
-    )
-    assert json.loads(came.stdout) == expected

@@ -165,23 +165,6 @@ def test_the_command_starts_both_programs_again_to_name_the_step(
 
 
 @pytest.mark.slow
-def test_programs_are_started_again_only_where_more_can_be_told(
-    two_runs: Two, capfd: pytest.CaptureFixture[str]
-) -> None:
-    runs = two_runs("reward_at", 23)
-    assert main(["diff-runs", *runs]) == 1
-    out, err = capfd.readouterr()
-    assert "step 23, in its reward" in out and "again:" not in out and "starting" not in err
-    assert main(["diff-runs", *runs, "--rerun"]) == 1
-    out, err = capfd.readouterr()
-    assert (
-        "starting" in err
-        and out.count("step 23, in its reward") == 1
-        and "again: tensors: the same up to step 2" in out
-    )
-
-
-@pytest.mark.slow
 def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(
     tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
 ) -> None:
