@@ -120,10 +120,7 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "os.system unused": lambda: archive(system + b"0" + tensor()),
         "eval": lambda: archive(call(name("builtins", "eval"), text("1"))),
         "eval of Python 2": lambda: archive(call(name("__builtin__", "eval"), text("1"))),
-        "exec": lambda: archive(call(name("builtins", "exec"), text("1"))),
-        "import": lambda: archive(call(name("builtins", "__import__"), text("antigravity"))),
         "torch.load": lambda: archive(call(name("torch", "load"), text("x"))),
-        "torch.hub": lambda: archive(call(name("torch.hub", "load"), text("x"), text("y"))),
         "attribute of a module": lambda: archive(name("torch", "os.system")),
         "an allowed name below another module": lambda: archive(name("os", "_rebuild_tensor_v2")),
         "instance": lambda: archive(b"(" + touch + b"iposix\nsystem\n"),
@@ -144,7 +141,6 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "a storage as value": lambda: archive(storage()),
         "a function as key": lambda: archive(b"}" + name("torch", "Size") + integer(1) + b"s"),
         "plain pickle": lambda: pickle.dumps({"x": 1}),
-        "object array": lambda: npy(np.array([object], dtype=object)),
         # taking memory or time
         "bytearray": lambda: archive(call(name("builtins", "bytearray"), integer(1 << 40))),
         "empty tensor": lambda: archive(call(name("torch", "FloatTensor"), integer(1 << 40))),
@@ -184,8 +180,6 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         ),
         "large memo": lambda: archive(b"Nr\xff\xff\xff\x7f" + nested(100)),
         "long text": lambda: archive(b"X\xff\xff\xff\x7f"),
-        "unread text": lambda: archive(b"\x8d" + b"\xff" * 8),
-        "frame": lambda: archive(b"\x95" + b"\xff" * 7 + b"\x7f"),
         # reading beyond what is there
         "storage too short": lambda: archive(tensor(storage(7), size=(7,), stride=(1,))),
         "storage too long": lambda: archive(tensor(storage(5), size=(5,), stride=(1,))),
@@ -223,14 +217,12 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "two programs": lambda: archive(entries={"other/data.pkl": program(tensor())}),
         "no data.pkl": lambda: renamed(b"data.pkl", b"data.txt", archive()),
         "parent": lambda: archive(entries={"../../trapped": b"x"}),
-        "inner parent": lambda: archive(entries={"archive/../../trapped": b"x"}),
         "absolute": lambda: archive(entries={"/tmp/trapped": b"x"}),
         "backslash": lambda: archive(entries={"..\\trapped": b"x"}),
         "wrong checksum": lambda: renamed(SIX_FLOATS, bytes(24), archive()),
         "other byte order": lambda: archive(entries={"archive/byteorder": b"big"}),
         "empty": lambda: b"",
         "empty zip": lambda: b"PK\x05\x06" + bytes(18),
-        "text": lambda: b"hello",
         # what torch.save writes and no state dict holds
         "module": lambda: saved(torch.nn.Linear(1, 1)),
         "numpy array": lambda: saved({"x": np.zeros(3)}),
@@ -243,9 +235,3 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "dtype": lambda: saved({"x": torch.float32}),
         "default dict": lambda: saved(collections.defaultdict(dict)),
     }
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()

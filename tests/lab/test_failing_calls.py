@@ -13,8 +13,7 @@ import pytest
 pytest.importorskip("h5py")
 
 from lab.failing_calls import CALLS, ROOM, Fault  # noqa: E402
-from lab.subjects import Subject  # noqa: E402
-from lab.writers import SLOW, WRITERS  # noqa: E402
+from lab.subjects import SLOW, WRITERS, Subject  # noqa: E402
 
 from pfrl_like.errors import CheckpointError  # noqa: E402
 
@@ -64,7 +63,7 @@ def count(subject: Subject, folder: Path, *names: str) -> int:
 @MOST
 @pytest.mark.parametrize("works", [False, pytest.param(True, marks=pytest.mark.slow)])
 @NAMES
-def test_one_call_fails(name: str, works: bool, most: int, tmp_path: Path) -> None:
+def test_one_call_fails(name, works, most, tmp_path):
     subject = WRITERS[name]
     calls, current, before = count(subject, tmp_path, *CALLS), 1, descriptors()
     for n in itertools.count(1 + works, max(1, calls // most)):
@@ -77,7 +76,7 @@ def test_one_call_fails(name: str, works: bool, most: int, tmp_path: Path) -> No
 
 @MOST
 @NAMES
-def test_the_disk_is_full(name: str, most: int, tmp_path: Path) -> None:
+def test_the_disk_is_full(name, most, tmp_path):
     subject = WRITERS[name]
     calls, current = count(subject, tmp_path, *ROOM), 1
     for n in itertools.count(1, max(1, calls // most)):

@@ -10,8 +10,7 @@ import pytest
 pytest.importorskip("h5py")
 
 from lab.lossy_disk import LossyDisk, lay  # noqa: E402
-from lab.subjects import Subject  # noqa: E402
-from lab.writers import BUFFERS, SLOW, WRITERS  # noqa: E402
+from lab.subjects import BUFFERS, SLOW, WRITERS, Subject  # noqa: E402
 
 from pfrl_like.errors import CheckpointError  # noqa: E402
 
@@ -36,7 +35,7 @@ def states(subject: Subject, disks: list[dict[str, bytes]], folder: Path) -> set
 
 @pytest.mark.parametrize(("draws", "most"), [(1, 8), pytest.param(40, 100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUBJECTS)
-def test_a_power_cut_leaves_the_old_state_or_the_new_one(name: str, draws: int, most: int, tmp_path: Path) -> None:
+def test_a_power_cut_leaves_the_old_state_or_the_new_one(name, draws, most, tmp_path):
     subject, rng = WRITERS[name], random.Random(0)
     disk, copy = tmp_path / "disk", tmp_path / "copy"
     disk.mkdir()
@@ -51,7 +50,7 @@ def test_a_power_cut_leaves_the_old_state_or_the_new_one(name: str, draws: int, 
     assert states(subject, list(lossy.disks(rng, draws)), copy) == {1}
 
 
-def test_a_power_cut_leaves_a_new_directory_whole_or_none(tmp_path: Path) -> None:
+def test_a_power_cut_leaves_a_new_directory_whole_or_none(tmp_path):
     subject, rng = WRITERS["agent"], random.Random(0)
     (tmp_path / "disk").mkdir()
     lossy = LossyDisk(tmp_path / "disk")
@@ -63,7 +62,7 @@ def test_a_power_cut_leaves_a_new_directory_whole_or_none(tmp_path: Path) -> Non
     assert states(subject, there, tmp_path / "copy") == {1}
 
 
-def test_the_model_loses_what_is_not_synced(tmp_path: Path) -> None:
+def test_the_model_loses_what_is_not_synced(tmp_path):
     (tmp_path / "x").write_bytes(b"0000")
     lossy = LossyDisk(tmp_path)
     with lossy.recording():

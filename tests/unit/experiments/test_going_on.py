@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -15,12 +14,7 @@ from tensorboard_files import scalars
 
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import (
-    Evaluator,
-    train_agent,
-    train_agent_batch_with_evaluation,
-    train_agent_with_evaluation,
-)
+from pfrl_like.experiments import Evaluator, train_agent, train_agent_batch_with_evaluation, train_agent_with_evaluation
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import round_numbers, write_report
 from pfrl_like.loggers import CSVLogger
@@ -66,21 +60,16 @@ class TestFromACheckpoint:
         run(tmp_path, 40)
         change_record(tmp_path, outcome="running")  # as if it had been killed
         for name, delimiter in (("metrics.csv", ","), ("scores.txt", "\t")):  # as if it had taken hours
-            lines = (tmp_path / name).read_text().splitlines()
-            at = lines[0].split(delimiter).index("elapsed")
-            for number, line in enumerate(lines[1:], 1):
-                cells = line.split(delimiter)
-                cells[at] = str(1000.0 * number)
-                lines[number] = delimiter.join(cells)
-            (tmp_path / name).write_text("\n".join(lines) + "\n")
+            header, *rows = (line.split(delimiter) for line in (tmp_path / name).read_text().splitlines())
+            for number, row in enumerate(rows, 1):
+                row[header.index("elapsed")] = str(1000.0 * number)
+            (tmp_path / name).write_text("".join(delimiter.join(row) + "\n" for row in (header, *rows)))
         run(tmp_path, 48, step_offset=20)
         return tmp_path
 
-    def test_steps_and_episodes_of_the_metrics_go_on(self, directory):
+    def test_steps_and_episodes_go_on(self, directory):
         assert steps_of(directory / "metrics.csv") == list(range(4, 49, 4))
         assert [int(row["episode"]) for row in table(directory / "metrics.csv")] == list(range(12))
-
-    def test_steps_and_episodes_of_the_scores_go_on(self, directory):
         scores = table(directory / "scores.txt")
         assert [(int(row["steps"]), int(row["episodes"])) for row in scores] == [(12, 3), (20, 5), (32, 8), (40, 10)]
 
@@ -281,19 +270,6 @@ class TestASecondRunInTheSameDirectory:
             "resume=True, or the step_offset", told[0],
         )  # fmt: skip
 
-    @pytest.mark.parametrize("killed_before", ["the record", "the first checkpoint"])
-    def test_resume_is_no_advice_to_who_has_given_it(self, killed_before, tmp_path, caplog):
-        run(tmp_path, 20, checkpoint_freq=50)
-        shutil.rmtree(tmp_path / "20_finish")
-        if killed_before == "the record":
-            (tmp_path / "run.json").unlink()
-        run(tmp_path, 20, checkpoint_freq=50, resume=True)
-        [told] = warnings_in(caplog)
-        assert re.fullmatch(
-            "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in "
-            f"{tmp_path}/earlier-{AGE}", told,
-        )  # fmt: skip
-
     def test_without_evaluation_it_keeps_the_scores_of_the_first_aside_too(self, tmp_path):
         run(tmp_path, 20)
         train_agent(Recorder(), Counting(4), 8, tmp_path)
@@ -308,13 +284,13 @@ class TestASecondRunInTheSameDirectory:
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"earlier_parts": 3}', '{"earlier_parts": [3]}', "[" * 10_000, "", "\x00"])
-def test_a_damaged_record_is_none(text: str, tmp_path) -> None:
+def test_a_damaged_record_is_none(text, tmp_path):
     (tmp_path / "run.json").write_text(text)
     assert record_of(str(tmp_path)) == {}
     write_report(str(tmp_path))
 
 
-def test_a_report_is_drawn_without_the_lines_that_are_damaged(tmp_path) -> None:
+def test_a_report_is_drawn_without_the_lines_that_are_damaged(tmp_path):
     (tmp_path / "scores.txt").write_text("steps\tmean\n10\tten\n20\t7.25\n")
     write_report(str(tmp_path))
     assert "<td>20</td><td>7.25</td>" in (tmp_path / "report.html").read_text()

@@ -42,7 +42,7 @@ def repository(tmp_path):
 def test_id_follows_commit_changes_arguments_and_prefix(repository):
     first = generate_exp_id(argv=["a"])
     assert first == generate_exp_id(argv=["a"]) != generate_exp_id(argv=["b"])
-    assert generate_exp_id("run", ["a"]) == "run-" + first
+    assert generate_exp_id(prefix="run", argv=["a"]) == "run-" + first
     (repository / "file").write_text("2")
     assert generate_exp_id(argv=["a"]) != first
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -17,7 +16,6 @@ from epoch_parts import epoch_runner
 from resume_parts import Noisy, noisy_env, small_dqn
 from run_parts import Stopped, change_record, contents, names_in, record, resumed, steps_of, stop_at, table
 from stopped_runs import digests
-from torch import nn
 
 from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.dataset import MDPDataset
@@ -35,11 +33,9 @@ from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import MASK
-from pfrl_like.utils import set_random_seed
 
 
 class Sum:
@@ -105,7 +101,7 @@ def left(outdir: Path, run: Any) -> dict[str, Any]:
 
 
 @RUNS
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = left(whole, run(whole, resume=True))
     assert resumed(whole) is None
@@ -116,9 +112,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
     assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
 
 
-def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(tmp_path, monkeypatch):
     for token, is_same in (("a", None), ("a", True), ("b", False)):
         monkeypatch.setattr(sys, "argv", ["train.py", f"--token={token}"])
         serial(tmp_path, 10, resume=True)
@@ -126,9 +120,7 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert told["command"] == ["train.py", f"--token={MASK}"] and told.get("same_command") is is_same
 
 
-def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
     serial(tmp_path, 10, resume=True)
     for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
@@ -139,8 +131,8 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(
         assert told["earlier_parts"][0]["command"] == (command and ["train.py", f"--token={MASK}"])
 
 
-def test_changes_of_what_is_stored_go_on_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def change(env: Any, agent: Any, t: int) -> None:
+def test_changes_of_what_is_stored_go_on_too(tmp_path, monkeypatch):
+    def change(env, agent, t):
         """Changes the newest steps, and some that were saved before."""
         memory = agent.replay_buffer.memory
         for i in (-1, *np.random.randint(len(memory), size=2)) if len(memory) > 5 else ():
@@ -155,7 +147,7 @@ def test_changes_of_what_is_stored_go_on_too(tmp_path: Path, monkeypatch: pytest
 
 
 @RUNS
-def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     _, history = run(tmp_path, 40)
     names = names_in(tmp_path)
     assert run(tmp_path, 40, resume=True)[1] == history and names_in(tmp_path) == names
@@ -163,7 +155,7 @@ def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pyte
 
 
 @RUNS
-def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
+def test_a_finished_run_may_be_made_longer(run, tmp_path):
     run(tmp_path, 40)
     _, history = run(tmp_path, 90, resume=True)
     assert resumed(tmp_path)["checkpoint"] in ("40_finish", "42_finish")
@@ -171,7 +163,7 @@ def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signum, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum: Any, error: Any, tmp_path: Path) -> None:
+def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path):
     wanted = left(tmp_path / "whole", serial(tmp_path / "whole"))
     broken = tmp_path / "broken"
     with pytest.raises(error):
@@ -180,13 +172,13 @@ def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum: Any, error: Any,
     assert resumed(broken)["checkpoint"] == "63_except"
 
 
-def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path: Path) -> None:
+def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         serial(tmp_path, step_hooks=[lambda env, agent, t: t == 25 and signal.raise_signal(signal.SIGINT)])
     assert [path.name for path in tmp_path.glob("25_*")] == ["25_checkpoint"]
 
 
-def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
+def test_hooks_that_remember_something_go_on_too(tmp_path):
     hook = Sum()
     stopped(tmp_path, 60, step_hooks=[hook])
     other = Sum()
@@ -196,9 +188,9 @@ def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
     assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
 
 
-def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path: Path) -> None:
-    def run(**options: Any) -> Any:
-        def make_evaluator(t: int) -> Evaluator:
+def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path):
+    def run(**options):
+        def make_evaluator(t):
             starts.append(t)
             return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
 
@@ -221,9 +213,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["75_checkpoint/model-*.pt", "75_checkpoint/run/state-*.json", "75_checkpoint/run"])
-def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
-    pattern: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_path, caplog):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = left(whole, serial(whole))
     stopped(broken, 80)
@@ -234,7 +224,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
     assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
 
 
-def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_buffer_is_noticed(tmp_path):
     stopped(tmp_path, 80)
     for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
         damage(path)
@@ -245,9 +235,7 @@ def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("last", ["the agent", "the run"])
-def test_a_run_that_was_killed_in_its_first_save_begins_anew(
-    last: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, caplog):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     wanted = left(whole, serial(whole))
     serial(killed, 30)
@@ -257,13 +245,12 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
-    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
+    assert "so that the run begins anew; what it had left is now in" in caplog.text
+    assert "give resume=True" not in caplog.text
 
 
-def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def begin(t: int, outdir: str = "run") -> None:
+def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(tmp_path, caplog):
+    def begin(t, outdir="run"):
         env = noisy_env(0)
         agent = small_dqn(env)
         with PersistentReplayBuffer(tmp_path / "buffer", None) as agent.replay_buffer, pytest.raises(Stopped):
@@ -281,15 +268,13 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
         assert len(buffer) == 70
 
 
-def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_run_is_refused(tmp_path):
     stopped(tmp_path, 30)
     with pytest.raises(CheckpointError, match="does not fit this run"):
         several(tmp_path, resume=True)
 
 
-def test_an_environment_that_comes_elsewhere_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_environment_that_comes_elsewhere_is_told_of(tmp_path, monkeypatch, caplog):
     stopped(tmp_path, 60)
     step = Noisy.step
     monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
@@ -302,7 +287,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of(
 # What is kept
 
 
-def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path: Path) -> None:
+def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path):
     serial(tmp_path, 110)
     assert {path.name for path in tmp_path.glob("*_*/run")} == {"run"}
     assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == ["100_checkpoint", "110_finish"]
@@ -317,7 +302,7 @@ def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("keep, kept", [(1, ["110_finish"]), (3, ["100_checkpoint", "110_finish", "75_checkpoint"])])
-def test_so_many_checkpoints_are_kept_and_the_best_agent(keep: int, kept: list[str], tmp_path: Path) -> None:
+def test_so_many_checkpoints_are_kept_and_the_best_agent(keep, kept, tmp_path):
     serial(tmp_path, 110, keep_checkpoints=keep)
     assert sorted(path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()) == kept
     assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == kept
@@ -326,10 +311,8 @@ def test_so_many_checkpoints_are_kept_and_the_best_agent(keep: int, kept: list[s
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="a file takes the place of a directory")
 @pytest.mark.parametrize("choice", ["raise", "warn"])
-def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
-    choice: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fill_disk(env: Any, agent: Any, t: int) -> None:
+def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(choice, tmp_path, caplog):
+    def fill_disk(env, agent, t):
         if t == 40:
             (tmp_path / "50_checkpoint").write_text("in the way")
 
@@ -343,14 +326,14 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
 
-def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path):
     stopped(tmp_path, 80)
     small_dqn(noisy_env(0)).save(str(tmp_path / "75_checkpoint"))
     serial(tmp_path, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "50_checkpoint"
 
 
-def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path: Path) -> None:
+def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path):
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
     train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{t}_checkpoint" for t in range(1, 13)}
@@ -358,10 +341,8 @@ def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path: Path) -> N
     assert {path.parent.name for path in tmp_path.glob("*/run")} == whole
 
 
-def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any) -> None:
+def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkeypatch, caplog):
+    def fail(*_):
         raise PermissionError("of somebody else")
 
     monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
@@ -372,11 +353,11 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
     assert resumed(tmp_path)["checkpoint"] == "90_finish"
 
 
-def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None:
+def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path):
     with pytest.raises(Terminated):
         serial(tmp_path, hooks=[lambda clock: clock.interrupt(signal.SIGTERM) if clock.t == 50 else None])
 
-    def fail(env: Any, agent: Any, t: int) -> None:
+    def fail(env, agent, t):
         raise Stopped
 
     with pytest.raises(Stopped):
@@ -387,12 +368,10 @@ def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kept", ["25_checkpoint", None])
-def test_nothing_stays_of_what_could_not_be_saved(
-    kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_stays_of_what_could_not_be_saved(kept, tmp_path, monkeypatch):
     save = DQN.save
 
-    def fill_disk(self: Any, dirname: str) -> None:
+    def fill_disk(self, dirname):
         if kept is None or not dirname.endswith(kept):
             raise CheckpointError(dirname, "cannot be written: no space is left")
         save(self, dirname)
@@ -407,14 +386,14 @@ def test_nothing_stays_of_what_could_not_be_saved(
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
 
 
-def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
+def test_a_run_that_was_good_enough_is_over(tmp_path):
     agent, history = serial(tmp_path, successful_score=0.0)
     again, same = serial(tmp_path, successful_score=0.0, resume=True)
     assert (again.t, same) == (agent.t, history) and agent.t < 90
     assert serial(tmp_path, successful_score=1e9, resume=True)[0].t == 90
 
 
-def test_a_score_that_is_no_number_hides_no_good_one() -> None:
+def test_a_score_that_is_no_number_hides_no_good_one():
     scores = iter([float("nan"), 5.0, 1.0])
     evaluator, clock = SimpleNamespace(evaluate_if_necessary=lambda **_: next(scores)), Clock(None)
     evaluation = Evaluation(evaluator, None, 4.0, True)
@@ -446,7 +425,7 @@ class Own:
 
 
 @pytest.mark.parametrize("content", ["", "7"])
-def test_agents_of_somebody_elses_are_checked_too(content: str, tmp_path: Path) -> None:
+def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
     with pytest.raises(Stopped):
         train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
     (tmp_path / "75_checkpoint" / "steps").write_text(content)
@@ -455,7 +434,7 @@ def test_agents_of_somebody_elses_are_checked_too(content: str, tmp_path: Path) 
     assert (resumed(tmp_path)["checkpoint"], agent.steps) == ("50_checkpoint", 90)
 
 
-def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path):
     serial(tmp_path, 40)
     path = tmp_path / "trace.jsonl"
     wanted = path.read_bytes()
@@ -469,31 +448,13 @@ def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: P
 # Runs that go on otherwise than they were made say so
 
 
-def seeded(env: Any) -> Any:
-    set_random_seed(0)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    return env
-
-
-def dqn(
-    env: Any, kind: Any = DoubleDQN, buffer: Any = ReplayBuffer, capacity: int = 50, num_steps: int = 1,
-    lr: float = 1e-3, gamma: float = 0.9, epsilon: float = 0.5,
-) -> Any:  # fmt: skip
-    q_function = nn.Sequential(nn.Linear(*env.observation_space.shape, env.action_space.n), DiscreteActionValueHead())
-    return kind(
-        q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
-        ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
-    )  # fmt: skip
-
-
 def take_up(outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), **options: Any) -> None:
-    env = seeded(gymnasium.make(env_id))
-    train_agent(dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
+    env = noisy_env(0, env_id)
+    train_agent(small_dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
 
 
 @pytest.fixture
-def outdir(tmp_path: Path) -> Path:
+def outdir(tmp_path):
     """The directory of a run that was stopped."""
     with pytest.raises(Stopped):
         take_up(tmp_path, hooks=[stop_at(45)])
@@ -503,12 +464,12 @@ def outdir(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"buffer": PrioritizedReplayBuffer}, "no buffer that fits this one"),
-        ({"num_steps": 3}, "no buffer that fits this one"),
+        ({"replay_buffer": ReplayBuffer(60, num_steps=2)}, "no buffer that fits this one"),
+        ({"replay_buffer": PrioritizedReplayBuffer(60, num_steps=3)}, "no buffer that fits this one"),
         ({"env_id": "Acrobot-v1"}, r"env.observation_space was 'a box of shape \(4,\)' and is 'a box of shape \(6,\)'"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: Any, told: str, outdir: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change, told, outdir):
     before = contents(outdir)
     with pytest.raises(CheckpointError, match=told) as caught:
         take_up(outdir, **change)
@@ -520,30 +481,28 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: 
     [
         ({"gamma": 0.5}, "gamma was 0.9 and is 0.5"),
         ({"lr": 1e-5}, "optimizer[0].lr was 0.001 and is 1e-05"),
-        ({"capacity": 20}, "replay_buffer.capacity was 50 and is 20"),
-        ({"epsilon": 0.1}, "explorer.epsilon was 0.5 and is 0.1"),
-        ({"kind": DQN}, "agent was 'DoubleDQN' and is 'DQN'"),
+        ({"replay_buffer": PrioritizedReplayBuffer(20, num_steps=2)}, "replay_buffer.capacity was 60 and is 20"),
+        ({"explorer": ConstantEpsilonGreedy(0.1, lambda: 0)}, "explorer.epsilon was 0.5 and is 0.1"),
+        ({"kind": DoubleDQN}, "agent was 'DQN' and is 'DoubleDQN'"),
         ({"env_id": "CartPole-v0"}, "env.spec was 'CartPole-v1' and is 'CartPole-v0'"),
         ({}, None),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*out of date")
-def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, outdir: Path) -> None:
+def test_what_was_made_otherwise_is_told(change, reason, outdir):
     take_up(outdir, **change)
     told = resumed(outdir)
     assert (told["resume"], reason in told["reasons"]) == (("approximate", True) if reason else ("exact", False))
 
 
 def offline_then_online(outdir: Path, hooks: Any = ()) -> list[Any]:
-    env = seeded(gymnasium.make("CartPole-v1"))
-    agent, _ = offline(outdir / "offline", 30, dqn(env, DQN), resume=True)
+    env = noisy_env(0)
+    agent, _ = offline(outdir / "offline", 30, small_dqn(env), resume=True)
     train_agent(agent, env, 60, outdir / "online", checkpoint_freq=20, resume=True, hooks=hooks)
     return [each.tolist() for each in agent.model.parameters()]
 
 
-def test_what_an_agent_went_through_before_is_not_how_it_was_made(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_an_agent_went_through_before_is_not_how_it_was_made(tmp_path, caplog):
     wanted = offline_then_online(tmp_path / "whole")
     with pytest.raises(Stopped):
         offline_then_online(tmp_path / "parts", [stop_at(45)])
@@ -562,12 +521,12 @@ class Chosen(DQN):
         self.training_shown, self.width = True, 3
 
 
-def test_arguments_count_also_where_the_class_has_a_default() -> None:
+def test_arguments_count_also_where_the_class_has_a_default():
     told = Configuration(Chosen(False), None, None).saved_state()["told"]
     assert told["act_deterministically"] is False and told["width"] == 3 and "training_shown" not in told
 
 
-def test_the_average_of_the_last_epoch_is_known_again(tmp_path: Path) -> None:
+def test_the_average_of_the_last_epoch_is_known_again(tmp_path):
     average = epoch_runner(tmp_path).train(1)
     runner = epoch_runner(tmp_path)
     runner.restore()

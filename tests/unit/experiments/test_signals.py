@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from experiment_fakes import Counting, Recorder
@@ -120,22 +120,16 @@ def test_handlers_of_the_user_stay(agent, tmp_path):
 
 def test_training_in_a_thread_leaves_the_handlers_alone(agent, tmp_path):
     during = []
-    arguments = (agent, Counting(), 6, tmp_path)
-    options = {"step_hooks": [lambda env, agent, t: during.append(handlers())]}
-    thread = threading.Thread(target=train_agent, args=arguments, kwargs=options)
-    thread.start()
-    thread.join()
+    hooks = [lambda env, agent, t: during.append(handlers())]
+    with ThreadPoolExecutor() as other:
+        other.submit(train_agent, agent, Counting(), 6, tmp_path, step_hooks=hooks).result()
     assert during == [handlers()] * 6
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_copy_dies_of_sigterm(agent, tmp_path):
     statuses = []
-
-    def fork(env, agent, t):
-        statuses.append(status_after_sigterm())
-
-    train_agent(agent, Counting(), 1, tmp_path, step_hooks=[fork])
+    train_agent(agent, Counting(), 1, tmp_path, step_hooks=[lambda *_: statuses.append(status_after_sigterm())])
     assert statuses == [-signal.SIGTERM]
 
 
@@ -205,14 +199,11 @@ def owning(outdir, waits=False):
 
 
 class TestOneWriter:
-    def in_another_process(self, outdir, code):
-        command = f"import sys, time; from pfrl_like.runs.run_files import owned\n{code}"
-        return subprocess.Popen([sys.executable, "-c", command, outdir], stdout=subprocess.PIPE, text=True)
-
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
-        code = "with owned(sys.argv[1]):\n print('held', flush=True)\n time.sleep(6000)"
-        other = self.in_another_process(tmp_path, code)
+        code = "import sys, time; from pfrl_like.runs.run_files import owned\nwith owned(sys.argv[1]):\n"
+        code += " print('held', flush=True)\n time.sleep(6000)"
+        other = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
         try:
             assert other.stdout.readline() == "held\n"
             for call in (
@@ -229,22 +220,10 @@ class TestOneWriter:
         assert {"LOCK", "owner.json"}.isdisjoint(path.name for path in tmp_path.iterdir())
 
     def test_another_thread_is_refused_and_the_same_is_not(self, agent, tmp_path):
-        refused = []
-
-        def again(env, agent, t):
-            def train_there():
-                try:
-                    train_agent(Recorder(), Counting(), 1, tmp_path)
-                except CheckpointError as error:
-                    refused.append(str(error))
-
-            thread = threading.Thread(target=train_there)
-            thread.start()
-            thread.join()
-
-        train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting(), step_hooks=[again])
-        (text,) = refused
-        assert f"process {os.getpid()}" in text
+        with owned(str(tmp_path)):
+            with ThreadPoolExecutor() as other, pytest.raises(CheckpointError, match=f"process {os.getpid()}"):
+                other.submit(train_agent, agent, Counting(), 1, tmp_path).result()
+            train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting())
 
     def test_a_child_writes_for_its_parent(self, tmp_path):
         with owned(str(tmp_path)):
