@@ -12,9 +12,8 @@ from lab.failing_calls import Fault
 from run_parts import change_record, names_in, record, steps_of, table
 from tensorboard_files import scalars
 
-from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
-from pfrl_like.experiments import Evaluator, train_agent, train_agent_batch_with_evaluation, train_agent_with_evaluation
+from pfrl_like.experiments import Evaluator, train_agent, train_agent_with_evaluation
 from pfrl_like.experiments.evaluator import BASIC_COLUMNS
 from pfrl_like.experiments.report import round_numbers, write_report
 from pfrl_like.loggers import CSVLogger
@@ -197,16 +196,6 @@ def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(t
     assert told in (tmp_path / "report.html").read_text()
 
 
-def test_batch_runs_go_on_too(tmp_path):
-    for last, offset in ((40, 0), (48, 20)):
-        env = SerialVectorEnv([Counting(4), Counting(4)])
-        train_agent_batch_with_evaluation(
-            Recorder(), env, last, None, 1, 16, tmp_path, step_offset=offset, eval_env=Counting(4)
-        )
-    assert steps_of(tmp_path / "metrics.csv") == [8, 8, 16, 16, 28, 28, 36, 36, 44, 44]
-    assert [int(row["episode"]) for row in table(tmp_path / "metrics.csv")] == list(range(10))
-
-
 @pytest.mark.parametrize("t, told", [(0, False), (5, False), (50, True)])
 def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent, tmp_path, caplog, t, told):
     agent.t = t
@@ -363,7 +352,6 @@ def test_a_table_that_is_one_endless_line_is_kept_aside_unread(tmp_path):
     [
         (0, 132.5, [0, 25, 50, 75, 100, 125]),
         (8.0, 11.0, [8, 8.5, 9, 9.5, 10, 10.5, 11]),
-        (0, 7752, [0, 1000, 2000, 3000, 4000, 5000, 6000, 7000]),
         (0, 10000, [0, 2500, 5000, 7500, 10000]),
         (-21, 20.5, [-20, -10, 0, 10, 20]),
         (0, 0.004, [0, 0.001, 0.002, 0.003, 0.004]),

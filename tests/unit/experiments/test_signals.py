@@ -181,21 +181,24 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
     assert outcome.partition(":")[0] == ("KeyboardInterrupt" if signum == signal.SIGINT else "Terminated")
 
 
-def owning(outdir, waits=False):
-    """Owns a directory in another process, and says so, or why not."""
+def owners(outdir, count=1):
+    """What so many children say that own a directory one after the other, and keep it."""
 
     def own(channel, index):
-        if waits:
-            channel.recv()
+        channel.recv()
         try:
             with owned(str(outdir)):
                 channel.send("held")
-                if waits:
-                    channel.recv()
+                channel.recv()
         except CheckpointError as error:
             channel.send(str(error))
 
-    return Portable(own)
+    workers, said = Workers(Portable(own), [()] * count, start_method="spawn"), []
+    for index in range(count):
+        workers.send(index, "go")
+        said += workers.receive([index])
+    workers.close()
+    return said
 
 
 class TestOneWriter:
@@ -227,30 +230,20 @@ class TestOneWriter:
 
     def test_a_child_writes_for_its_parent(self, tmp_path):
         with owned(str(tmp_path)):
-            workers = Workers(owning(tmp_path), [()], start_method="spawn")
-            assert workers.receive() == ["held"]
-            workers.close()
+            assert owners(tmp_path) == ["held"]
 
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
         with owned(str(tmp_path)):
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
-        workers = Workers(owning(tmp_path, waits=True), [(), ()], start_method="spawn")
-        answers = []
-        for index in range(2):
-            workers.send(index, "go")
-            answers += workers.receive([index])
-        workers.close()
-        assert (answers[0], "has one writer" in answers[1]) == ("held", True)
+        first, second = owners(tmp_path, 2)
+        assert first == "held" and "has one writer" in second
 
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
         with owned(str(tmp_path)):
             path = tmp_path / "owner.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
-            workers = Workers(owning(tmp_path), [()], start_method="spawn")
-            (told,) = workers.receive()
-            workers.close()
-        assert "has one writer" in told
+            assert "has one writer" in owners(tmp_path)[0]
 
     def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
         (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing

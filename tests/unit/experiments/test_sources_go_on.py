@@ -156,20 +156,19 @@ def test_a_vector_environment_of_which_nobody_knows_begins_anew(make, reason):
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"episode": {}}, KeyError, "way"),
-        ({"episode": {"way": "story"}}, KeyError, "actions"),
-        ({"length": "x"}, ValueError, "'x'"),
-        ({"running": None}, KeyError, "running"),
+        (lambda state: state.update(episode={}), "way"),
+        (lambda state: state.update(episode={"way": "story"}), "actions"),
+        (lambda state: state.update(length="x"), "'x'"),
+        (lambda state: state.pop("running"), "running"),
     ],
 )
-def test_a_damaged_state_is_refused(change, error, message):
+def test_a_damaged_state_is_refused(change, message):
     source = begun(serial(Noisy), 3)
-    state = {**source.saved_state(), **change}
-    if change == {"running": None}:
-        del state["running"]
-    with pytest.raises(error, match=message):
+    state = source.saved_state()
+    change(state)
+    with pytest.raises((KeyError, ValueError), match=message):
         source.restore_state(state)
 
 

@@ -108,16 +108,6 @@ def test_run_record_and_report_tell_the_outcome(agent, tmp_path):
     assert "<svg" in report and "http" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_masks_reach_an_agent_only_if_there_are_some(tmp_path):
-    mask = np.array([True, False])
-    agent = Recorder()
-    train_agent(agent, Counting(2, mask=mask), 2, tmp_path)
-    assert all((seen == mask).all() for seen in agent.masks)
-    agent = Recorder()
-    train_agent(agent, Counting(2), 2, tmp_path)
-    assert agent.masks == [None, None]
-
-
 #: What spoils an environment or an agent, and how that is told.
 SPOILT = [
     (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward (is|has) nan"),
@@ -300,7 +290,7 @@ def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
     assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
 
 
-def test_environment_may_change_its_masks_in_place(agent, tmp_path):
+def test_masks_reach_an_agent_if_there_are_some_and_may_change_in_place(agent, tmp_path):
     env, mask = Counting(2), np.array([True, False])
 
     def flip():
@@ -310,6 +300,8 @@ def test_environment_may_change_its_masks_in_place(agent, tmp_path):
     env._info = flip
     train_agent(agent, env, 2, tmp_path)
     assert [seen.tolist() for seen in agent.masks] == [[False, True], [True, False]]
+    train_agent(agent, Counting(2), 2, tmp_path)
+    assert agent.masks[2:] == [None, None]
 
 
 def test_a_space_that_only_its_user_knows_is_not_looked_into(agent, tmp_path):

@@ -398,13 +398,11 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
 def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
     agent = make_a3c()
     run(tmp_path, agent, steps=400, checkpoint_freq=100)
-    found = []
-    for path in sorted(tmp_path.glob("*_checkpoint")):
-        other = make_a3c()
-        other.load(path)
-        found.append(parameters(other))
-        assert not torch.equal(found[-1], parameters(make_a3c()))
+    found = [*tmp_path.glob("*_checkpoint")]
     assert len(found) == 3
+    for path in found:
+        agent.load(path)
+        assert not torch.equal(parameters(agent), parameters(make_a3c()))
 
 
 def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):

@@ -150,12 +150,13 @@ def test_a_mock_agent_trains_in_a_mock_environment(tmp_path):
     agent.save.assert_called_once_with(str(tmp_path / "6_finish"))
 
 
-def test_a_mock_agent_trains_in_several_mock_environments(tmp_path):
-    agent, envs = mock.Mock(), [mock_env(2), mock_env(2)]
+def test_a_mock_agent_trains_and_is_evaluated_in_several_mock_environments(tmp_path):
+    agent, envs = mock.MagicMock(), [mock_env(2), mock_env(2)]
     agent.batch_act.return_value = [0, 0]
     train_agent_batch(agent, SerialVectorEnv(envs), 12, str(tmp_path))
     assert agent.batch_observe.call_count == 6
     assert [env.reset.call_count for env in envs] == [2, 2]
+    assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
 
 
 def test_a_mock_evaluator_gives_the_scores(tmp_path):
@@ -180,12 +181,6 @@ def test_statistics_that_are_no_pairs_count_as_none(tmp_path, nothing):
     agent.get_statistics.return_value = nothing
     _, history = train_agent_with_evaluation(agent, mock_env(1), 3, None, 1, 3, str(tmp_path), eval_env=mock_env(1))
     assert history == [{"eval_score": 1.0}]
-
-
-def test_several_mock_environments_are_evaluated_together():
-    agent = mock.MagicMock()
-    agent.batch_act.return_value = [0, 0]
-    assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
 
 
 def test_a_hook_that_does_not_support_a_runner_is_named_before_anything_else_is_looked_at():
