@@ -21,9 +21,8 @@ def main(name: str, folder: Path) -> int:
     subject, current = WRITERS[name], 0
     subject.write(folder, 0)
     for refused in range(60):
-        limit: Any = SimpleNamespace(
-            happened=True, installed=partial(full_from, int(1.5**refused))
-        )  # in place of a `Fault`
+        # in place of a `Fault`
+        limit: Any = SimpleNamespace(happened=True, installed=partial(full_from, int(1.5**refused)))
         before, current = current, survived(subject, folder, current, limit)
         if current == before + 2:  # that save has succeeded, and the next one
             return refused

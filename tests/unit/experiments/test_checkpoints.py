@@ -249,19 +249,18 @@ def test_tensors_of_hooks_go_on(tmp_path):
     assert torch.equal(came.weight, whole.weight) and came.weight.requires_grad
 
 
+DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
+
+
 @pytest.mark.parametrize(
     ("method", "answer", "reason"),
     [
-        (
-            "state_dict",
-            {"return_value": json.loads('{"a":' * 11 + "0" + "}" * 11)},
-            "cannot be saved: TypeError('it is nes",
-        ),
+        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('it is nested too deeply"),
         ("state_dict", {"side_effect": RuntimeError("not now")}, "cannot be saved: RuntimeError('not now')"),
         (
             "load_state_dict",
-            {"side_effect": RuntimeError("not mine")},
-            "did not take up its state: RuntimeError('not m",
+            {"side_effect": ValueError("not mine")},
+            "did not take up its state: ValueError('not mine')",
         ),
     ],
 )

@@ -1,5 +1,6 @@
 """Runs that were stopped go on from their newest checkpoint as if they had not been."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -189,19 +190,16 @@ def test_hooks_that_remember_something_go_on_too(tmp_path):
 
 
 def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path):
-    def run(**options):
-        def make_evaluator(t):
-            starts.append(t)
-            return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
+    def make_evaluator(t):
+        starts.append(t)
+        return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
 
+    starts = []
+    for last in (60, 1000):
         env = noisy_env(0)
         agent = small_dqn(env)
-        return train_agent(agent, env, 90, tmp_path, 25, evaluator=make_evaluator, **options)
-
-    starts: list[int] = []
-    with pytest.raises(Stopped):
-        run(hooks=[stop_at(60)])
-    run(resume=True)
+        with contextlib.suppress(Stopped):
+            train_agent(agent, env, 90, tmp_path, 25, evaluator=make_evaluator, hooks=[stop_at(last)], resume=True)
     assert starts == [0, 50]
     assert [step // 20 for step in steps_of(tmp_path / "scores.txt")] == [1, 2, 3, 4]
 

@@ -302,7 +302,6 @@ REFUSED = {
     "random_seeds": [
         ([], ValueError, "random_seeds"), ([-1], ValueError, r"random_seeds\[0\] is -1"),
         ([2**32], ValueError, "random_seeds holds 4294967296"), (3, TypeError, "^random_seeds is "),
-        (["a"], TypeError, r"^random_seeds\S* is "),
     ],
     "grace": [
         (0.0, ValueError, "grace is 0.0"), (np.nan, ValueError, "grace is nan"), ("long", TypeError, "^grace is "),
@@ -345,8 +344,7 @@ REFUSED = {
         ((step for step in [function]), TypeError, "^step_hooks is <generator"),
     ],
     "global_step_hooks": [
-        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), (3, TypeError, "^global_step_hooks is "),
-        ([print, 3], TypeError, r"^global_step_hooks\[1\] is "),
+        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), ([print, 3], TypeError, r"^global_step_hooks\[1\] is"),
     ],
     "use_tensorboard": [("no", TypeError, "use_tensorboard is 'no'")],
     "save_best_so_far_agent": [("no", TypeError, "save_best_so_far_agent is 'no'")],
@@ -354,18 +352,12 @@ REFUSED = {
     "use_shared_memory": [("no", TypeError, "use_shared_memory is 'no'")],
     "profile": [("no", TypeError, "profile is 'no'")],
     "resume": [("yes", TypeError, r"resume is 'yes' \(str\), expected True or False")],
-    "keep_checkpoints": [
-        ("2", TypeError, "^keep_checkpoints is '2'"), (0, ValueError, "keep_checkpoints"),
-        (1.5, TypeError, "keep_checkpoints"),
-    ],
+    "keep_checkpoints": [("2", TypeError, "^keep_checkpoints is '2'"), (0, ValueError, "keep_checkpoints")],
     "keep_snapshots": [("2", TypeError, "^keep_snapshots is '2'")],
     "on_checkpoint_failure": [("ignore", ValueError, "on_checkpoint_failure is 'ignore', expected 'raise' or 'warn'")],
     "on_snapshot_failure": [("ignore", ValueError, "on_snapshot_failure is 'ignore', expected 'raise' or 'warn'")],
     "checkpoint_freq": [(0, ValueError, "checkpoint_freq is 0, expected an integer from 1 on, or None")],
-    "max_episode_len": [
-        ("9", TypeError, "max_episode_len is '9'"), (0, ValueError, "max_episode_len is 0"),
-        (1.5, TypeError, "max_episode_len is 1.5"),
-    ],
+    "max_episode_len": [("9", TypeError, "max_episode_len is '9'"), (0, ValueError, "max_episode_len is 0")],
     "train_max_episode_len": [(0, ValueError, "max_episode_len is 0")],
     "start_method": [("thread", ValueError, "start_method is 'thread', expected one of")],
 }  # fmt: skip
