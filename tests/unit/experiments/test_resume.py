@@ -34,7 +34,7 @@ from pfrl_like.experiments.callbacks import Evaluation
 from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import MASK
 
@@ -462,7 +462,6 @@ def outdir(tmp_path):
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"replay_buffer": ReplayBuffer(60, num_steps=2)}, "no buffer that fits this one"),
         ({"replay_buffer": PrioritizedReplayBuffer(60, num_steps=3)}, "no buffer that fits this one"),
         ({"env_id": "Acrobot-v1"}, r"env.observation_space was 'a box of shape \(4,\)' and is 'a box of shape \(6,\)'"),
     ],

@@ -344,7 +344,7 @@ REFUSED = {
         ((step for step in [function]), TypeError, "^step_hooks is <generator"),
     ],
     "global_step_hooks": [
-        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), ([print, 3], TypeError, r"^global_step_hooks\[1\] is"),
+        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), ([print, 3], TypeError, r"^global_step_hooks.1. is"),
     ],
     "use_tensorboard": [("no", TypeError, "use_tensorboard is 'no'")],
     "save_best_so_far_agent": [("no", TypeError, "save_best_so_far_agent is 'no'")],
