@@ -21,7 +21,6 @@ from pfrl_like.envs import SerialVectorEnv
 
 HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
-BATCH = HERE + "test_train_agent_batch.py::test_"
 RESUME = HERE + "test_resume.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
@@ -130,7 +129,7 @@ RUNNING = {
     "train_max_episode_len": Effect(1, "steps evaluated", held_by=RUNS + LIMIT),
     "step_offset": Effect(6, "t steps", held_by=RUNS + "step_offset_sets_the_agents_clock_and_shortens_training"),
     "evaluator": Effect(Made(lambda run: Told(run["calls"])), "result"),
-    "step_hooks": Effect(told(), "calls", held_by=BATCH + "a_mock_agent_trains_in_a_mock_environment"),
+    "step_hooks": Effect(told(), "calls", held_by=RUNS + "a_mock_agent_trains_in_a_mock_environment"),
     "eval_during_episode": Effect(
         True, "scores", given={"eval_env": Made(lambda _: Counting(3)), "eval_interval": 2},
         held_by=RUNS + "evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise",
@@ -140,7 +139,7 @@ RUNNING = {
     "hooks": Effect(told(), "calls", held_by=RUNS + "hooks_see_the_clock_last_of_all_end_training_and_are_closed"),
     "loggers": Effect(told(), "calls", held_by=RUNS + "further_loggers_get_the_same_metrics"),
     "eval_n_steps": Effect(
-        9, "evaluated", also={"eval_n_episodes": None}, held_by=BATCH + "evaluation_by_steps_counts_whole_episodes"
+        9, "evaluated", also={"eval_n_episodes": None}, held_by=RUNS + "evaluation_by_steps_counts_whole_episodes"
     ),
     "eval_n_episodes": Effect(3, "evaluated"),
     "eval_interval": Effect(
@@ -156,8 +155,8 @@ RUNNING = {
         3.0, "calls", given={"evaluation_hooks": HEARS}, held_by=RUNS + "success_rate_is_told_to_evaluation_hooks"
     ),
     "outdir": Effect(Made(lambda run: run["folder"] / "elsewhere"), "files"),
-    "log_interval": Effect(6, "log", held_by=BATCH + "interval_and_window_of_the_log"),
-    "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=BATCH + "interval_and_window_of_the_log"),
+    "log_interval": Effect(6, "log", held_by=RUNS + "interval_and_window_of_the_log"),
+    "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=RUNS + "interval_and_window_of_the_log"),
     "resume": Effect(held_by=RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been"),
     "keep_checkpoints": Effect(
         1, "files", given={"checkpoint_freq": 3}, held_by=RESUME + "so_many_checkpoints_are_kept_and_the_best_agent"

@@ -220,10 +220,8 @@ EVALUATED: dict[str, Callable[[], Any]] = {
     "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
     "gymnasium, in processes": lambda: AsyncVectorEnv(MAKERS, context="fork"),
     "forgetful": lambda: in_turn([lambda: TimeLimit(Forgetful(), 5)] * 2),
-    "secretive, in turn": lambda: in_turn([Secretive] * 2),
-    "secretive, in processes": lambda: MultiprocessVectorEnv([Secretive] * 2, "fork"),
-    "refusing, in turn": lambda: in_turn([Refusing] * 2),
-    "refusing, in processes": lambda: MultiprocessVectorEnv([Refusing] * 2, "fork"),
+    "secretive": lambda: MultiprocessVectorEnv([Secretive] * 2, "fork"),
+    "refusing": lambda: MultiprocessVectorEnv([Refusing] * 2, "fork"),
     "replaced": lambda: MultiprocessVectorEnv([Noisy] * 2, "fork", on_worker_failure="restart"),
 }
 
@@ -253,7 +251,7 @@ def evaluator(tmp_path):
         getattr(env, "close", lambda: None)()
 
 
-@pytest.mark.parametrize("name", [*EVALUATED][:-8])
+@pytest.mark.parametrize("name", [*EVALUATED][:-6])
 def test_later_scores_are_the_same(name, evaluator):
     whole = evaluator(name)
     whole.evaluate_and_update_max_score(10, 1)
@@ -283,17 +281,15 @@ def test_environments_that_do_not_come_to_where_they_were_are_told_of(name, anot
     assert other.evaluate_and_update_max_score(20, 2)
 
 
-@pytest.mark.parametrize("name", ["secretive, in turn", "secretive, in processes"])
-def test_environments_that_do_not_tell_their_state_can_still_be_used(name, evaluator):
-    whole = evaluator(name)
+def test_environments_that_do_not_tell_their_state_can_still_be_used(evaluator):
+    whole = evaluator("secretive")
     with pytest.raises((EnvError, NotImplementedError), match="no snapshots"):
         whole.saved_state()
     assert whole.evaluate_and_update_max_score(10, 1) > 0
 
 
-@pytest.mark.parametrize("name", ["refusing, in turn", "refusing, in processes"])
-def test_environments_that_raise_when_they_are_given_a_state_are_told_of(name, evaluator):
-    whole = evaluator(name)
+def test_environments_that_raise_when_they_are_given_a_state_are_told_of(evaluator):
+    whole = evaluator("refusing")
     [reason] = whole.restore_state(whole.saved_state())
     assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
     assert whole.evaluate_and_update_max_score(10, 1) > 0

@@ -326,17 +326,6 @@ class Sharing:
             time.sleep(0.01)
 
 
-class Told:
-    """A hook that writes down the statistics of process 0 after each of its steps, from its first update on."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __call__(self, env, agent, step):
-        if agent.process_idx == 0 and agent.optim_t:
-            self.path.write_text(str(agent.get_statistics()))
-
-
 RECURRENT_A3C = functools.partial(make_a3c, recurrent=True)
 MAKERS = pytest.mark.parametrize("make", [make_a3c, make_acer, RECURRENT_A3C], ids=["A3C", "ACER", "recurrent A3C"])
 SLOW_METHODS = [pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")]
@@ -413,17 +402,20 @@ def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
 @START_METHODS
 @MAKERS
 def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
-    hook = Told(tmp_path / "statistics")
-    agent = make(average_value_decay=0.5, average_entropy_decay=0.5)
+    path, agent = tmp_path / "statistics", make(average_value_decay=0.5, average_entropy_decay=0.5)
+
+    def hook(env, agent, step):
+        if agent.process_idx == 0 and agent.optim_t:
+            path.write_text(str(agent.get_statistics()))
 
     def make_late(process_idx, test):
-        while process_idx == 1 and not hook.path.exists():
+        while process_idx == 1 and not path.exists():
             time.sleep(0.01)
         return make_env(process_idx, test)
 
     result = run(tmp_path, agent, make_env=make_late, global_step_hooks=[hook], steps=61, start_method=start_method)
     statistics = result.get_statistics()
-    assert str(statistics) == hook.path.read_text()
+    assert str(statistics) == path.read_text()
     assert 0 < dict(statistics)["average_entropy"] < 0.7
     other = make()
     other.load(tmp_path / "61_finish")
