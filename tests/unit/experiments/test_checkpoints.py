@@ -163,14 +163,7 @@ def test_an_agent_with_a_file_that_is_too_large_is_passed_over_before_it_is_hash
 class Own:
     """Like a replay buffer."""
 
-    def __init__(self) -> None:
-        self.stored: deque[Any] = deque(maxlen=10)
-
-    def append(self, step: Any) -> None:
-        self.stored.append(step)
-
-    def sample(self, n: int) -> Any:
-        return list(self.stored)[:n]
+    append = sample = print
 
 
 def test_buffers_have_the_names_of_the_way_to_them():

@@ -143,13 +143,15 @@ def test_setting_aside_may_be_broken_off_anywhere(step_offset, tmp_path):
 
 
 @pytest.mark.parametrize("torn", [b"44\t9\t1.0\t-", b"44\t9\t1.0\t\xff", b"4", b"\xc3"])
-def test_a_torn_row_of_scores_is_passed_over(torn, tmp_path):
+def test_a_torn_last_row_is_passed_over(torn, tmp_path):
     run(tmp_path, 40)
-    with open(tmp_path / "scores.txt", "ab") as file:
-        file.write(torn)
+    for name, row in (("scores.txt", torn), ("metrics.csv", b"4")):  # of 44
+        with open(tmp_path / name, "ab") as file:
+            file.write(row)
     write_report(str(tmp_path))
     run(tmp_path, 48, step_offset=40)
     assert steps_of(tmp_path / "scores.txt") == [12, 20, 32, 40]
+    assert steps_of(tmp_path / "metrics.csv") == [*range(4, 49, 4)]
     assert (folder(tmp_path, f"beyond-40-{AGE}") / "scores.txt").read_bytes().endswith(torn)
 
 
@@ -166,14 +168,6 @@ def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_
     run(tmp_path, 42, eval_interval=10)  # at 12, 20, 32, 40
     run(tmp_path, 40, eval_interval=10, step_offset=30)  # the checkpoint came before the evaluation at 32
     assert steps_of(tmp_path / "scores.txt") == [12, 20, 34, 40]
-
-
-def test_a_torn_last_row_does_not_stay(tmp_path):
-    train_agent(Recorder(), Counting(4), 12, tmp_path)
-    with open(tmp_path / "metrics.csv", "a") as file:
-        file.write("1")  # of 16
-    train_agent(Recorder(), Counting(4), 20, tmp_path, step_offset=12)
-    assert steps_of(tmp_path / "metrics.csv") == [4, 8, 12, 16, 20]
 
 
 def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tmp_path):

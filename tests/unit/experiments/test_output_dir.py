@@ -43,6 +43,7 @@ def test_id_follows_commit_changes_arguments_and_prefix(repository):
     assert generate_exp_id(prefix="run", argv=["a"]) == "run-" + first
     (repository / "file").write_text("2")
     assert generate_exp_id(argv=["a"]) != first
+    assert generate_exp_id(argv=["--token=a"]) != generate_exp_id(argv=["--token=b"])  # though both are masked
 
 
 def test_id_without_git_is_refused():
@@ -102,10 +103,6 @@ def test_older_run_of_the_same_id_is_kept_aside(tmp_path):
     assert [path.name for path in (tmp_path / "x.T.backup").glob("[es][at]*")] == ["start.txt"]
     prepare_output_dir({}, exp_id="x", time_format="U", make_backup=False)
     assert not (tmp_path / "x.U.backup").exists()
-
-
-def test_the_id_follows_a_secret_that_is_masked(repository):
-    assert generate_exp_id(argv=["--token=a"]) != generate_exp_id(argv=["--token=b"])
 
 
 def test_a_value_of_the_environment_in_a_changed_file_is_masked_and_commits_stay(repository, monkeypatch):

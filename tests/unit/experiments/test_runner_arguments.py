@@ -371,7 +371,7 @@ def names_of(runner):
     if runner is in_epochs:
         names |= {*inspect.signature(experiments.EpochRunner).parameters} - {"env", "eval_env", "eval_n_episodes"}
     if runner in (experiments.Evaluator, experiments.collect_demonstrations):
-        names &= {"agent", "env", "n_steps", "n_episodes"}
+        names &= {"agent", "env", "outdir", "n_steps", "n_episodes"}
     return names & {"n_steps", "n_episodes"} if runner is experiments.eval_performance else names
 
 
@@ -393,10 +393,3 @@ def test_nothing_has_happened_to_the_run_before(runner, name, value, error, mess
     with pytest.raises(error, match=message):
         runner(**(accepted(runner, arguments) if runner in BASES else arguments))
     assert contents(tmp_path) == before
-
-
-@pytest.mark.parametrize("call", [experiments.Evaluator, experiments.collect_demonstrations])
-def test_evaluators_need_a_directory(call):
-    arguments = changed({"outdir": None}, **BASES[call])
-    with pytest.raises(TypeError, match=r"outdir is None \(NoneType\), expected the"):
-        call(**accepted(call, arguments))

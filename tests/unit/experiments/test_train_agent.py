@@ -520,11 +520,6 @@ def test_steps_are_counted_over_all_environments(agent, tmp_path):
     assert [row[0] for row in agent.observed] == [1, 1, 2, 2, 1, 3]
 
 
-def test_episode_limit_cuts_off(agent, tmp_path):
-    train_agent_batch(agent, vector(9, 9), 8, tmp_path, max_episode_len=2)
-    assert [row[3] for row in agent.observed] == [False, False, True, True] * 2
-
-
 def test_first_observation_of_every_episode_has_to_be_finite(agent, tmp_path):
     env = vector(2, 9)
 
@@ -675,9 +670,8 @@ def test_a_hook_that_does_not_support_a_runner_is_named_before_anything_else_is_
         def __call__(self, **kwargs):
             pass
 
+    none, hooks = mock.Mock(), [Unsupported()]
     with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_async"):
-        train_agent_async(mock.Mock(), 1, mock.Mock(), agent=mock.Mock(), evaluation_hooks=[Unsupported()])
+        train_agent_async(none, 1, none, agent=none, evaluation_hooks=hooks)
     with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_with_evaluation"):
-        train_agent_with_evaluation(
-            mock.Mock(), mock.Mock(), 1, 1, None, 1, mock.Mock(), evaluation_hooks=[Unsupported()]
-        )
+        train_agent_with_evaluation(none, none, 1, 1, None, 1, none, evaluation_hooks=hooks)
