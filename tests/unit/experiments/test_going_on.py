@@ -344,7 +344,6 @@ def test_a_table_that_is_one_endless_line_is_kept_aside_unread(tmp_path):
 @pytest.mark.parametrize(
     "low, high, expected",
     [
-        (0, 132.5, [0, 25, 50, 75, 100, 125]),
         (8.0, 11.0, [8, 8.5, 9, 9.5, 10, 10.5, 11]),
         (0, 10000, [0, 2500, 5000, 7500, 10000]),
         (-21, 20.5, [-20, -10, 0, 10, 20]),
