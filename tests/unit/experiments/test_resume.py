@@ -528,3 +528,14 @@ def test_the_average_of_the_last_epoch_is_known_again(tmp_path):
     runner = epoch_runner(tmp_path)
     runner.restore()
     assert runner.algorithm.average_return == average and runner.train(1) == average
+
+
+def test_epochs_that_end_within_a_path_go_on_as_if_the_run_had_not_been_stopped(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    average = epoch_runner(whole).train(4, 17)
+    with pytest.raises(Stopped):
+        epoch_runner(broken, hooks=[stop_at(130)]).train(4, 17)
+    assert epoch_runner(broken).train(4, 17, resume=True) == average
+    assert resumed(broken) == {"checkpoint": "102_checkpoint", "t": 102, "resume": "exact", "reasons": []}
+    for name in ("epochs.csv", "metrics.csv", "scores.txt"):
+        assert table(broken / name) == table(whole / name)
