@@ -217,7 +217,7 @@ def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch):
     assert crash_replay.checkpoint() == "run/5_checkpoint"
 
 
-def recorded(outdir: Path, arguments: Any = None, **told: Any) -> str:
+def recorded(outdir: Path, arguments: Any = None, /, **told: Any) -> str:
     """A directory with the record of a run, and the arguments of its program."""
     outdir.mkdir()
     (outdir / "run.json").write_text(json.dumps(told))
