@@ -104,7 +104,6 @@ BAD: dict[str, Callable[[Any, str], Any]] = {
     "external link": lambda file, name: put(file, {name: h5py.ExternalLink("secret.h5", "/observations")}),
     "external link to a pipe": lambda file, name: put(file, {name: h5py.ExternalLink("pipe", "/x")}),
     "soft link": lambda file, name: put(file, {name: h5py.SoftLink("/actions")}),
-    "soft link to nowhere": lambda file, name: put(file, {name: h5py.SoftLink("/nowhere")}),
     "soft link through a pipe": linked,
     "values of another file": lambda file, name: file.create_dataset(
         name, (N, 2), "f4", external=[("secret.bin", 0, 8 * N)]

@@ -120,10 +120,7 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "os.system unused": lambda: archive(system + b"0" + tensor()),
         "eval": lambda: archive(call(name("builtins", "eval"), text("1"))),
         "eval of Python 2": lambda: archive(call(name("__builtin__", "eval"), text("1"))),
-        "exec": lambda: archive(call(name("builtins", "exec"), text("1"))),
-        "import": lambda: archive(call(name("builtins", "__import__"), text("antigravity"))),
         "torch.load": lambda: archive(call(name("torch", "load"), text("x"))),
-        "torch.hub": lambda: archive(call(name("torch.hub", "load"), text("x"), text("y"))),
         "attribute of a module": lambda: archive(name("torch", "os.system")),
         "an allowed name below another module": lambda: archive(name("os", "_rebuild_tensor_v2")),
         "instance": lambda: archive(b"(" + touch + b"iposix\nsystem\n"),
@@ -135,7 +132,6 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "textual persistent id": lambda: archive(b"Pstorage\n"),
         "call of a value": lambda: archive(integer(3) + b")R"),
         "call of a storage": lambda: archive(call(storage())),
-        "call of a type of storage": lambda: archive(call(name("torch", "FloatStorage"), integer(10))),
         "attributes of a dict": lambda: archive(b"}" + pickle.dumps(build, 2)[2:-1] + b"b"),
         "items of an ordered dict": lambda: archive(
             name("collections", "OrderedDict") + b")R}" + text("items") + name("collections", "OrderedDict") + b"sb"
@@ -144,7 +140,6 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "a storage as value": lambda: archive(storage()),
         "a function as key": lambda: archive(b"}" + name("torch", "Size") + integer(1) + b"s"),
         "plain pickle": lambda: pickle.dumps({"x": 1}),
-        "object array": lambda: npy(np.array([object], dtype=object)),
         # taking memory or time
         "bytearray": lambda: archive(call(name("builtins", "bytearray"), integer(1 << 40))),
         "empty tensor": lambda: archive(call(name("torch", "FloatTensor"), integer(1 << 40))),
@@ -184,8 +179,6 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         ),
         "large memo": lambda: archive(b"Nr\xff\xff\xff\x7f" + nested(100)),
         "long text": lambda: archive(b"X\xff\xff\xff\x7f"),
-        "unread text": lambda: archive(b"\x8d" + b"\xff" * 8),
-        "frame": lambda: archive(b"\x95" + b"\xff" * 7 + b"\x7f"),
         # reading beyond what is there
         "storage too short": lambda: archive(tensor(storage(7), size=(7,), stride=(1,))),
         "storage too long": lambda: archive(tensor(storage(5), size=(5,), stride=(1,))),
@@ -201,9 +194,7 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "number as storage": lambda: archive(tensor(integer(5))),
         "persistent number": lambda: archive(integer(5) + b"Q"),
         "beyond the end": lambda: archive(tensor(offset=1)),
-        "beyond the end by stride": lambda: archive(tensor(stride=(4, 1))),
         "negative offset": lambda: archive(tensor(offset=-1)),
-        "negative stride": lambda: archive(tensor(stride=(-3, 1))),
         "negative size": lambda: archive(tensor(size=(-2, -3))),
         "too few strides": lambda: archive(tensor(stride=(1,))),
         "bools that are neither": lambda: archive(tensor(storage(24, "BoolStorage"), size=(24,), stride=(1,))),
@@ -216,21 +207,18 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         # zip files
         "compressed": lambda: archive(compression=zipfile.ZIP_DEFLATED),
         "bomb": lambda: archive(entries={"archive/data/0": bytes(1 << 26)}, compression=zipfile.ZIP_DEFLATED),
-        "bzip2": lambda: archive(compression=zipfile.ZIP_BZIP2),
         "encrypted": lambda: archive().replace(b"PK\x01\x02\x14\x03\x14\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01"),
         "storage twice": lambda: twice("archive/data/0"),
         "program twice": lambda: twice("archive/data.pkl"),
         "two programs": lambda: archive(entries={"other/data.pkl": program(tensor())}),
         "no data.pkl": lambda: renamed(b"data.pkl", b"data.txt", archive()),
         "parent": lambda: archive(entries={"../../trapped": b"x"}),
-        "inner parent": lambda: archive(entries={"archive/../../trapped": b"x"}),
         "absolute": lambda: archive(entries={"/tmp/trapped": b"x"}),
         "backslash": lambda: archive(entries={"..\\trapped": b"x"}),
         "wrong checksum": lambda: renamed(SIX_FLOATS, bytes(24), archive()),
         "other byte order": lambda: archive(entries={"archive/byteorder": b"big"}),
         "empty": lambda: b"",
         "empty zip": lambda: b"PK\x05\x06" + bytes(18),
-        "text": lambda: b"hello",
         # what torch.save writes and no state dict holds
         "module": lambda: saved(torch.nn.Linear(1, 1)),
         "numpy array": lambda: saved({"x": np.zeros(3)}),
@@ -243,9 +231,3 @@ def crafted() -> dict[str, Callable[[], bytes]]:
         "dtype": lambda: saved({"x": torch.float32}),
         "default dict": lambda: saved(collections.defaultdict(dict)),
     }
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()

@@ -7,14 +7,14 @@ import os
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("h5py")
 
 from lab.failing_calls import CALLS, ROOM, Fault  # noqa: E402
-from lab.subjects import Subject  # noqa: E402
-from lab.writers import SLOW, WRITERS  # noqa: E402
+from lab.subjects import SLOW, WRITERS, Subject  # noqa: E402
 
 from pfrl_like.errors import CheckpointError  # noqa: E402
 
@@ -61,28 +61,28 @@ def count(subject: Subject, folder: Path, *names: str) -> int:
     return sys.maxsize - fault.left
 
 
+def fails_in_turn(name: str, folder: Path, most: int, *names: str, first: int = 1, **options: Any) -> int:
+    """Let calls of saves fail, one at a time, until none is left; the number of the last one."""
+    subject = WRITERS[name]
+    calls, current, before = count(subject, folder, *names), 1, descriptors()
+    for n in itertools.count(first, max(1, calls // most)):
+        fault = Fault(*names, n=n, **options)
+        current = survived(subject, folder, current, fault)
+        if not fault.happened:
+            break
+    assert descriptors() == before
+    return n
+
+
 @MOST
 @pytest.mark.parametrize("works", [False, pytest.param(True, marks=pytest.mark.slow)])
 @NAMES
-def test_one_call_fails(name: str, works: bool, most: int, tmp_path: Path) -> None:
-    subject = WRITERS[name]
-    calls, current, before = count(subject, tmp_path, *CALLS), 1, descriptors()
-    for n in itertools.count(1 + works, max(1, calls // most)):
-        fault = Fault(*CALLS, n=n, works=works)
-        current = survived(subject, tmp_path, current, fault)
-        if not fault.happened:
-            break
-    assert descriptors() == before and n > 2
+def test_one_call_fails(name, works, most, tmp_path):
+    assert fails_in_turn(name, tmp_path, most, *CALLS, first=1 + works, works=works) > 2
 
 
 @MOST
 @NAMES
-def test_the_disk_is_full(name: str, most: int, tmp_path: Path) -> None:
-    subject = WRITERS[name]
-    calls, current = count(subject, tmp_path, *ROOM), 1
-    for n in itertools.count(1, max(1, calls // most)):
-        fault = Fault(*ROOM, n=n, lasts=True, error=errno.ENOSPC)
-        current = survived(subject, tmp_path, current, fault)
-        if not fault.happened:
-            break
-    assert n > 1 or name == "hdf5"  # whose library makes most calls by itself
+def test_the_disk_is_full(name, most, tmp_path):
+    last = fails_in_turn(name, tmp_path, most, *ROOM, lasts=True, error=errno.ENOSPC)
+    assert last > 1 or name == "hdf5"  # whose library makes most calls by itself

@@ -4,13 +4,13 @@ import itertools
 import json
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from disk_parts import let_files_grow
+from lab.children import finished
 from stopped_runs import RUNNERS, TABLES, Plan, differences, go
 from time_parts import PATIENCE
 
@@ -80,16 +80,8 @@ def main(runner: str, choice: str, lasting: str, folder: Path) -> dict[str, Any]
         if case[1:] != ("raise", "for a while")
     ],
 )
-def test_a_run_outlives_a_full_disk(runner: str, choice: str, lasting: str, tmp_path: Path) -> None:
-    child = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "lab.test_full_disk_runs", runner, choice, lasting, str(tmp_path)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=4 * PATIENCE,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr
+def test_a_run_outlives_a_full_disk(runner, choice, lasting, tmp_path):
+    child = finished("test_full_disk_runs", runner, choice, lasting, str(tmp_path), timeout=4 * PATIENCE)
     told = json.loads(child.stdout.splitlines()[-1])
     names = re.findall(r"^(\S+) could not be saved: .*File too large", child.stderr, re.MULTILINE)
     assert names and len(names) == len({*names}) and "Traceback" not in child.stderr

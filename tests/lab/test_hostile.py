@@ -1,16 +1,14 @@
 """The corpus of hostile files: every one is refused by every loader that meets it, and none makes anything happen."""
 
 import json
-import os
 import re
-import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 pytest.importorskip("h5py")
+
+from lab.children import finished  # noqa: E402
 
 #: Whose damaged files count as absent: a new run, or a dataset of no images, needs nothing that they tell, and a run
 #: goes on from another checkpoint.
@@ -26,28 +24,11 @@ def allowed(name: str) -> set[str]:
     return {"refused", "was read"} if name.startswith(LENIENT) else {"refused"}
 
 
-def watched(folder: Path, every: int) -> dict[str, Any]:
-    """What the loaders made of every n-th file of the corpus, in a process that an audit hook watches."""
-    child = subprocess.run(
-        [sys.executable, "-W", "ignore", "-m", "lab.watched", str(folder), str(every)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=1100,
-        check=False,
-    )
-    assert child.returncode == 0, child.stderr
-    report: dict[str, Any] = json.loads(child.stdout)
-    return report
-
-
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
 @pytest.mark.parametrize(("every", "least"), [(20, 60), pytest.param(1, 2000, marks=pytest.mark.slow)])
-def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(
-    every: int, least: int, tmp_path: Path
-) -> None:
-    report = watched(tmp_path, every)
+def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(every, least, tmp_path):
+    report = json.loads(finished("watched", str(tmp_path), str(every), timeout=1100).stdout)
     outcomes = report["outcomes"]
     assert len(outcomes) > least
     assert {name: told["end"] for name, told in outcomes.items() if told["end"] not in allowed(name)} == {}

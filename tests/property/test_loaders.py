@@ -14,8 +14,7 @@ pytest.importorskip("h5py")
 
 from lab.corpus import seal  # noqa: E402
 from lab.mutations import changed  # noqa: E402
-from lab.subjects import LOADED, SLOWLY_MADE, files_of  # noqa: E402
-from lab.writers import WRITERS  # noqa: E402
+from lab.subjects import LOADED, SLOWLY_MADE, WRITERS, files_of  # noqa: E402
 
 import pfrl_like  # noqa: E402
 from pfrl_like.errors import PfrlLikeError  # noqa: E402

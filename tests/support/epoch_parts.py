@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from resume_parts import noisy_env
 from torch import nn
 
@@ -27,12 +25,3 @@ def epoch_runner(outdir: Path, **options: Any) -> EpochRunner:
         exploration_policy=ConstantEpsilonGreedy(0.5, env.action_space.sample),
     )  # fmt: skip
     return EpochRunner(algorithm, env, outdir, eval_env=eval_env, eval_n_episodes=2, **options)
-
-
-def go_on(outdir: str, n_epochs: int, batch_size: int | None) -> None:
-    """What a process does that takes up a run."""
-    runner = epoch_runner(Path(outdir))
-    torch.rand(100)  # whatever a script draws
-    runner.restore()
-    np.random.random(100)
-    runner.train(n_epochs, batch_size)

@@ -1,5 +1,7 @@
 """A counting environment and a recording agent."""
 
+import contextlib
+
 import gymnasium
 import numpy as np
 
@@ -59,22 +61,14 @@ class Recorder:
         for row in zip(batch_obs, batch_reward, batch_done, batch_reset, strict=True):
             self.observe(*row)
 
+    @contextlib.contextmanager
     def eval_mode(self):
-        return _Eval(self)
+        self.training = False
+        yield
+        self.training = True
 
     def save(self, dirname):
         self.saved.append(dirname)
 
     def get_statistics(self):
         return [("n_observed", len(self.observed))]
-
-
-class _Eval:
-    def __init__(self, agent):
-        self.agent = agent
-
-    def __enter__(self):
-        self.agent.training = False
-
-    def __exit__(self, *_):
-        self.agent.training = True

@@ -25,22 +25,25 @@ class Noisy(gymnasium.Wrapper):  # type: ignore[type-arg]
         return obs, float(reward) + 0.1 * noise, terminated, truncated, {**info, "success": success}
 
 
-def noisy_env(seed: int) -> Any:
-    """CartPole with noise, seeded."""
-    env = Noisy(gymnasium.make("CartPole-v1"))
+def noisy_env(seed: int, env_id: str = "CartPole-v1") -> Any:
+    """CartPole, or another environment, with noise, seeded."""
+    env = Noisy(gymnasium.make(env_id))
     env.reset(seed=seed)
     env.action_space.seed(seed)
     return env
 
 
-def small_dqn(env: Any, **options: Any) -> DQN:
-    """An agent with a replay buffer of priorities and returns over two steps."""
+def small_dqn(
+    env: Any, kind: type[DQN] = DQN, lr: float = 1e-3, q_function: nn.Module | None = None, **options: Any
+) -> DQN:
+    """An agent; without options it has a replay buffer of priorities and returns over two steps."""
     set_random_seed(0)
-    q_function = nn.Sequential(
-        nn.Linear(4, 16), nn.Tanh(), nn.Dropout(0.1), nn.Linear(16, 2), DiscreteActionValueHead()
-    )
-    return DQN(
-        q_function, torch.optim.Adam(q_function.parameters(), 1e-3), PrioritizedReplayBuffer(60, num_steps=2), 0.9,
-        ConstantEpsilonGreedy(0.5, env.action_space.sample), replay_start_size=10, minibatch_size=4,
-        target_update_interval=15, **options,
-    )  # fmt: skip
+    if q_function is None:
+        layers = nn.Linear(*env.observation_space.shape, 16), nn.Tanh(), nn.Dropout(0.1)
+        q_function = nn.Sequential(*layers, nn.Linear(16, int(env.action_space.n)), DiscreteActionValueHead())
+    arguments = {
+        "replay_buffer": PrioritizedReplayBuffer(60, num_steps=2), "gamma": 0.9, "replay_start_size": 10,
+        "explorer": ConstantEpsilonGreedy(0.5, env.action_space.sample), "minibatch_size": 4,
+        "target_update_interval": 15,
+    }  # fmt: skip
+    return kind(q_function, torch.optim.Adam(q_function.parameters(), lr), **arguments | options)

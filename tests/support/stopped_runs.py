@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
@@ -293,23 +294,13 @@ class Steps:
 
     monotonic = time
 
-    def as_time(self) -> Any:
-        """A context in which the tables tell it."""
-        return _Replaced((evaluator, adapters), "time", self)
-
-
-class _Replaced:
-    def __init__(self, modules: Sequence[Any], name: str, value: Any) -> None:
-        self.modules, self.name, self.value = modules, name, value
-        self.before = [getattr(module, name) for module in modules]
-
-    def __enter__(self) -> None:
-        for module in self.modules:
-            setattr(module, self.name, self.value)
-
-    def __exit__(self, *_: Any) -> None:
-        for module, before in zip(self.modules, self.before, strict=True):
-            setattr(module, self.name, before)
+    @contextlib.contextmanager
+    def as_time(self) -> Iterator[None]:
+        """Let the tables tell it."""
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (evaluator, adapters):
+                patch.setattr(module, "time", self)
+            yield
 
 
 # What is left

@@ -1,6 +1,5 @@
 """A process that hangs is ended, named, and keeps neither the run nor the agent."""
 
-import logging
 import multiprocessing
 import os
 import threading
@@ -46,12 +45,8 @@ class Walk:
             self.seen.value = self.begun.value
 
 
-def number_of(folder, pattern):
-    return len([*folder.glob(pattern)])
-
-
 def wait_for(folder, pattern):
-    while not number_of(folder, pattern):
+    while not [*folder.glob(pattern)]:
         time.sleep(0.01)
 
 
@@ -146,7 +141,7 @@ def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way, own_
 
 def test_a_run_all_of_whose_processes_hang_ends(tmp_path, own_time):
     def let_time_pass(clock):
-        if number_of(tmp_path, "hanging-*") == 2:
+        if len([*tmp_path.glob("hanging-*")]) == 2:
             own_time.pass_by(0.1)
 
     with pytest.raises(AsyncTrainingError) as caught:
@@ -182,36 +177,22 @@ def test_a_process_that_goes_on_is_not_ended(tmp_path, own_time):
 
 
 @BY_WAY
-def test_stop_event_ends_a_run_in_which_a_process_hangs(tmp_path, way):
+@pytest.mark.parametrize("end", ["stop_event", "a failure", "Ctrl-C"])
+def test_whatever_ends_a_run_in_which_a_process_hangs_names_it(tmp_path, way, end, caplog):
     event = threading.Event()
-    with pytest.raises(AsyncTrainingError, match="process 1 did not end"):
-        run(
-            tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, stop_event=event,
-            hooks=[lambda clock: clock.t > 60 and event.set()],
-        )  # fmt: skip
-    check_saved(tmp_path)
 
-
-@BY_WAY
-def test_a_failure_ends_a_run_in_which_another_process_hangs(tmp_path, way):
-    with pytest.raises(AsyncTrainingError, match="process 0 raised ZeroDivisionError: in the middle") as caught:
-        run(tmp_path, make_a3c(), MakeEnv(tmp_path, "raise", way), steps=10**8)
-    assert list(caught.value.reasons) == [0, 1]
-    assert "process 1 did not end" in str(caught.value)
-    check_saved(tmp_path)
-
-
-@BY_WAY
-def test_ctrl_c_ends_a_run_in_which_a_process_hangs(tmp_path, way, caplog):
-    def interrupt(clock):
-        if clock.t > 50:
+    def finish(clock):
+        if clock.t > 60 and end == "stop_event":
+            event.set()
+        if clock.t > 60 and end == "Ctrl-C":
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, make_a3c(), MakeEnv(tmp_path, None, way), steps=10**8, hooks=[interrupt])
-    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
-    (message,) = [text for text in warnings if text.startswith("process 1 did not end")]
-    assert "in hang_for_ever" in message
+    make_env = MakeEnv(tmp_path, "raise" if end == "a failure" else None, way)
+    with pytest.raises(KeyboardInterrupt if end == "Ctrl-C" else AsyncTrainingError) as caught:
+        run(tmp_path, make_a3c(), make_env, steps=10**8, stop_event=event, hooks=[finish])
+    told = str(caught.value) + caplog.text
+    assert "process 1 did not end" in told and "in hang_for_ever" in told
+    assert ("process 0 raised ZeroDivisionError: in the middle" in told) == (end == "a failure")
     check_saved(tmp_path)
 
 

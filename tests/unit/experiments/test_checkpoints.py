@@ -1,25 +1,41 @@
 """Checkpoints stay whole until those that take their places are."""
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
 import random
+import signal
+from collections import deque
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
 from resume_parts import noisy_env, small_dqn
+from run_parts import Stopped, resumed, state_of_checkpoint, stop_at
+from tape_parts import Secretive
+from time_parts import PATIENCE
 
+from pfrl_like.agents import DQN
+from pfrl_like.dataset import MDPDataset
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.errors import WorkerError
+from pfrl_like.experiments import run_state as own_attributes
+from pfrl_like.experiments import train_agent, train_agent_batch
 from pfrl_like.experiments.checkpoints import Checkpoints
 from pfrl_like.experiments.resume import newest_checkpoint
-from pfrl_like.experiments.run_state import RunState
+from pfrl_like.experiments.run_state import OwnAttributes, RunState, buffers_of, find_buffers
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.random_streams.streams import isolated_rng
+from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.run_files import FailedWrites
 
@@ -43,16 +59,14 @@ def newest(checkpoints: Checkpoints) -> str | None:
     return found and Path(found.path).name
 
 
-def test_a_checkpoint_serves_until_another_one_has_taken_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_serves_until_another_one_has_taken_its_place(tmp_path, monkeypatch):
     checkpoints, clock = checkpoints_of(tmp_path), Clock(None)
     agent, save = checkpoints.agent, partial(checkpoints.save, clock, "_checkpoint", 5)
 
-    def killed(path: str) -> None:
+    def killed(path):
         raise SystemExit
 
-    def names() -> set[str]:
+    def names():
         return {path.name for path in tmp_path.iterdir()} - {"checkpoint_buffers"}
 
     save()
@@ -67,7 +81,7 @@ def test_a_checkpoint_serves_until_another_one_has_taken_its_place(
     assert names() == {"5_checkpoint", "0_except"}
 
 
-def test_an_agent_alone_takes_no_checkpoint_away(tmp_path: Path) -> None:
+def test_an_agent_alone_takes_no_checkpoint_away(tmp_path):
     checkpoints, clock = checkpoints_of(tmp_path), Clock(None)
     checkpoints.save(clock, "_except")
     checkpoints.save_interrupted(clock)
@@ -75,21 +89,21 @@ def test_an_agent_alone_takes_no_checkpoint_away(tmp_path: Path) -> None:
     assert (tmp_path / "0_except").is_dir()
 
 
-def test_nothing_is_saved_again_where_no_step_was_made(tmp_path: Path) -> None:
+def test_nothing_is_saved_again_where_no_step_was_made(tmp_path):
     clock = Clock(None)
     clock.between_ticks = True
     checkpoints_of(tmp_path, goes_on_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
     assert not [*tmp_path.iterdir()]
 
 
-def test_what_checkpoints_remember_does_not_grow(tmp_path: Path) -> None:
+def test_what_checkpoints_remember_does_not_grow(tmp_path):
     checkpoints = checkpoints_of(tmp_path)
     for t in range(6):
         checkpoints.save(Clock(None), "_checkpoint", t)
     assert [*checkpoints._references_of] == [str(tmp_path / f"{t}_checkpoint") for t in (5, 4)]
 
 
-def test_a_run_whose_episode_is_too_long_is_saved_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_whose_episode_is_too_long_is_saved_and_says_so(monkeypatch):
     monkeypatch.setattr("pfrl_like.envs.episode_tape._ROOM_FOR_ACTIONS", 4)
     state, clock = state_of(), Clock(10)
     state.source.tick(clock)
@@ -114,7 +128,7 @@ class Drawing:
         self.draw()
 
 
-def test_states_that_are_drawn_move_no_random_stream() -> None:
+def test_states_that_are_drawn_move_no_random_stream():
     state = state_of()
     part = Drawing(state.env.unwrapped.np_random)
     state = RunState(state.agent, state.env, state.source, [part])
@@ -128,27 +142,243 @@ def test_states_that_are_drawn_move_no_random_stream() -> None:
     assert part.draw() == going_on
 
 
-@pytest.mark.parametrize("has_manifest", [True, False])
-def test_an_agent_with_a_file_that_is_too_large_is_passed_over_before_it_is_hashed(
-    has_manifest: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    checkpoints, clock = checkpoints_of(tmp_path), Clock(None)
+def test_an_agent_with_a_file_that_is_too_large_is_passed_over_before_it_is_hashed(tmp_path, monkeypatch):
+    checkpoints, clock, digest = checkpoints_of(tmp_path), Clock(None), hashlib.file_digest
     for t in (1, 2):
         checkpoints.save(clock, "_checkpoint", t)
-    folder = tmp_path / "2_checkpoint"
-    manifest, digest = folder / "manifest.json", hashlib.file_digest
-    fields = json.loads(manifest.read_text())
-    path = folder / fields["files"]["model.pt"]["name"]
-    with path.open("wb") as file:
-        file.truncate(1 << 40)
-    fields["files"]["model.pt"]["size"] = 1 << 40
-    manifest.write_text(json.dumps(fields))
-    if not has_manifest:
-        manifest.unlink()
+    (tmp_path / "2_checkpoint" / "manifest.json").unlink()
+    os.truncate(next(tmp_path.glob("2_checkpoint/model-*.pt")), 1 << 40)
 
-    def hashed(file: Any, kind: Any) -> Any:
+    def hashed(file, kind):
         assert os.fstat(file.fileno()).st_size < 1 << 40
         return digest(file, kind)
 
     monkeypatch.setattr(hashlib, "file_digest", hashed)
     assert newest(checkpoints) == "1_checkpoint"
+
+
+# Replay buffers are found wherever an agent or a source holds them, and go on with the run
+
+
+class Own:
+    """Like a replay buffer."""
+
+    append = sample = print
+
+
+def test_buffers_have_the_names_of_the_way_to_them():
+    first, second, third, fourth = (ReplayBuffer(3) for _ in range(4))
+    agent = SimpleNamespace(parts=[SimpleNamespace(buffer=second, same=first)], buffer=first)
+    source = SimpleNamespace(agent=agent, buffer=third, by_name={"a/b": fourth}, again=second)
+    found = buffers_of(agent, source, None)
+    assert found == {"buffer": first, "again": second, "buffer-2": third, "by_name-a-b": fourth}
+    assert list(buffers_of(agent)) == ["buffer", "parts-0-.buffer"]
+
+
+def test_what_is_like_a_buffer_and_is_none_is_told_of():
+    data = MDPDataset(np.zeros((2, 1)), [0, 1], [0, 1], [0, 1], discrete_action=True, reward_convention="next_row")
+    parts, view = [ReplayBuffer(3)], ReplayBuffer(3).memory
+    agent = SimpleNamespace(memory=Own(), queue=deque(), parts=parts, data=data, view=view)
+    _, [reason] = find_buffers(agent)
+    assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
+
+
+# Which attributes of an object are looked at, as text, to find those that change
+
+
+def test_data_are_not_written_as_text(monkeypatch):
+    written: list[Any] = []
+    monkeypatch.setattr(own_attributes, "to_json", written.append)
+    mebibytes = np.zeros(1 << 18)
+    OwnAttributes(SimpleNamespace(count=1, frames=mebibytes, recorded={"frames": [(mebibytes,)]}))
+    assert written == [1]
+
+
+def test_attributes_that_are_mocks_are_passed_over():
+    owner = SimpleNamespace(count=1, part=mock.Mock(), many=[mock.MagicMock()])
+    own = OwnAttributes(owner)
+    owner.count = 2
+    assert own.saved_state() == {"values": {"count": 2}, "lost": []}
+
+
+# Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run
+
+
+class Weight:
+    """A hook with a tensor that is learned."""
+
+    def __init__(self) -> None:
+        self.weight = torch.zeros(3, dtype=torch.bfloat16, requires_grad=True)
+
+    def __call__(self, clock: Any) -> None:
+        with torch.no_grad():
+            self.weight.add_(clock.t)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"weight": self.weight}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.weight = state["weight"]
+
+
+def run(outdir: Path, hooks: Any = (), wrapper: Any = lambda agent: agent, **options: Any) -> Any:
+    env = noisy_env(0)
+    agent = small_dqn(env)
+    train_agent(wrapper(agent), env, 40, outdir, checkpoint_freq=25, hooks=hooks, **options)
+    return agent
+
+
+def stopped(outdir: Path, hook: Any) -> None:
+    with pytest.raises(Stopped):
+        run(outdir, [hook, stop_at(30)])
+
+
+def test_tensors_of_hooks_go_on(tmp_path):
+    whole, came = Weight(), Weight()
+    run(tmp_path / "whole", [whole])
+    stopped(tmp_path / "stopped", Weight())
+    run(tmp_path / "stopped", [came], resume=True)
+    assert resumed(tmp_path / "stopped")["reasons"] == []
+    assert torch.equal(came.weight, whole.weight) and came.weight.requires_grad
+
+
+DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
+
+
+@pytest.mark.parametrize(
+    ("method", "answer", "reason"),
+    [
+        ("state_dict", {"return_value": DEEP}, "cannot be saved: TypeError('it is nested too deeply"),
+        ("state_dict", {"side_effect": RuntimeError("not now")}, "cannot be saved: RuntimeError('not now')"),
+        (
+            "load_state_dict",
+            {"side_effect": ValueError("not mine")},
+            "did not take up its state: ValueError('not mine')",
+        ),
+    ],
+)
+def test_what_cannot_be_saved_or_taken_up_is_told_and_ends_no_run(method, answer, reason, tmp_path, monkeypatch):
+    monkeypatch.setattr(Weight, method, mock.Mock(**answer))
+    stopped(tmp_path, Weight())
+    assert (tmp_path / "25_checkpoint" / "run" / "manifest.json").exists()
+    run(tmp_path, [Weight()], resume=True)
+    assert resumed(tmp_path)["resume"] == "approximate"
+    assert any("Weight" in each and reason in each for each in resumed(tmp_path)["reasons"])
+
+
+def test_what_an_agent_leaves_out_is_told(tmp_path, monkeypatch):
+    def unsaved(self):
+        return [] if self.t == 0 else ["its dreams are not saved"]
+
+    monkeypatch.setattr(DQN, "unsaved", unsaved)
+    stopped(tmp_path, Weight())
+    assert state_of_checkpoint(tmp_path)["reasons"] == ["its dreams are not saved"]
+    run(tmp_path, [Weight()], resume=True)
+    assert (resumed(tmp_path)["resume"], resumed(tmp_path)["reasons"]) == ("approximate", ["its dreams are not saved"])
+
+
+def test_what_an_agent_did_not_take_up_is_told(tmp_path):
+    def dreaming(agent):
+        agent.unsaved = lambda: ["its dreams are another's"]
+        return agent
+
+    stopped(tmp_path, Weight())
+    run(tmp_path, [Weight()], dreaming, resume=True)
+    assert resumed(tmp_path)["reasons"] == ["its dreams are another's"]
+
+
+class Outer:
+    """An agent that hands everything on to another one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("act", "observe", "save", "load", "get_statistics"):
+            return getattr(self.inner, name)
+        raise AttributeError(name)
+
+    def act(self, obs: Any) -> Any:
+        return self.inner.act(obs)
+
+
+def test_an_agent_within_another_one_goes_on_with_its_buffer(tmp_path):
+    whole = run(tmp_path / "whole", wrapper=Outer)
+    with pytest.raises(Stopped):
+        run(tmp_path / "stopped", [stop_at(30)], Outer)
+    came = run(tmp_path / "stopped", wrapper=Outer, resume=True)
+    assert resumed(tmp_path / "stopped")["resume"] == "exact"
+    assert len(came.replay_buffer) == len(whole.replay_buffer)
+    assert all((a == b).all() for a, b in zip(whole.model.parameters(), came.model.parameters(), strict=True))
+
+
+# Workers that fail when they are asked for a checkpoint: runs go on, or end with an error that says why
+
+
+class Fragile(CartPoleEnv):
+    """Dies when it is asked for its state."""
+
+    def get_state(self) -> Any:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def set_state(self, state: Any) -> None:
+        """Never called."""
+
+
+@contextlib.contextmanager
+def in_processes(kind: Any, **options: Any) -> Iterator[MultiprocessVectorEnv]:
+    env = MultiprocessVectorEnv([kind, CartPoleEnv], "fork", **options)
+    with contextlib.closing(env):
+        yield env
+
+
+def train(env: Any, outdir: Path, hook: Any = None, resume: bool = False) -> None:
+    hooks = [] if hook is None else [hook]
+    options = {"checkpoint_freq": 10, "max_episode_len": 7, "keep_checkpoints": 9, "resume": resume}
+    train_agent_batch(small_dqn(CartPoleEnv()), env, 60, outdir, step_hooks=hooks, **options)
+
+
+def kill_at_10(env: Any, agent: Any, t: int) -> None:
+    """As the system does when memory is short: between a step and the checkpoint."""
+    if t == 10:
+        os.kill(env._workers.processes[0].pid, signal.SIGKILL)
+        env._workers.processes[0].join(PATIENCE)
+
+
+def reasons(outdir: Path, t: int) -> Any:
+    """Why the checkpoint at step t is none of which a run goes on exactly."""
+    return state_of_checkpoint(outdir, f"{t}_checkpoint")["reasons"]
+
+
+def test_environments_that_do_not_tell_their_state_are_told_of_wherever_they_are(tmp_path):
+    with in_processes(Secretive) as env:
+        train(env, tmp_path / "in processes")
+    train(SerialVectorEnv([Secretive(), CartPoleEnv()]), tmp_path / "serial")
+    told = [reasons(tmp_path / name, 30) for name in ("in processes", "serial")]
+    assert told[0] == told[1] == [
+        "what brings the environment to where it is cannot be saved: NotImplementedError('no snapshots')"
+    ]  # fmt: skip
+    with in_processes(Secretive) as env:
+        (tmp_path / "in processes" / "60_finish" / "run" / "manifest.json").unlink()
+        train(env, tmp_path / "in processes", resume=True)
+
+
+def test_worker_that_dies_before_a_checkpoint_is_replaced(tmp_path):
+    with in_processes(CartPoleEnv, on_worker_failure="restart") as env:
+        train(env, tmp_path, kill_at_10)
+        assert env._workers.n_restarted == 1
+    assert [reasons(tmp_path, t) for t in (10, 60)] == [["its worker has been replaced"], []]
+
+
+def test_worker_that_dies_of_a_checkpoint_is_replaced_as_often_as_that_may_be(tmp_path):
+    fragile = in_processes(Fragile, on_worker_failure="restart", max_restarts=1)
+    with fragile as env, pytest.raises(WorkerError, match="worker 0 was killed") as caught:
+        train(env, tmp_path)
+    assert "1 workers had been replaced" in caught.value.__notes__[0]
+    assert reasons(tmp_path, 10) == ["its worker has been replaced"]
+
+
+def test_worker_that_dies_before_a_checkpoint_ends_the_run_by_its_name(tmp_path):
+    with in_processes(CartPoleEnv) as env, pytest.raises(WorkerError, match=r"worker 0 was killed .*SIGKILL"):
+        train(env, tmp_path, kill_at_10)
+    assert "WorkerError(0, 'was killed by signal 9 (SIGKILL)'" in reasons(tmp_path, 10)[0]

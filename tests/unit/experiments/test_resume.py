@@ -1,27 +1,24 @@
 """Runs that were stopped go on from their newest checkpoint as if they had not been."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from epoch_parts import epoch_runner, go_on
-from experiment_fakes import Counting, Recorder
+from epoch_parts import epoch_runner
 from resume_parts import Noisy, noisy_env, small_dqn
 from run_parts import Stopped, change_record, contents, names_in, record, resumed, steps_of, stop_at, table
 from stopped_runs import digests
-from torch import nn
 
-from pfrl_like.agents import DQN, REINFORCE, DoubleDQN
+from pfrl_like.agents import DQN, DoubleDQN
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
@@ -34,16 +31,12 @@ from pfrl_like.experiments import (
     train_agent_with_evaluation,
 )
 from pfrl_like.experiments.callbacks import Evaluation
-from pfrl_like.experiments.checkpoints import saved_in
 from pfrl_like.experiments.resume import Configuration
 from pfrl_like.experiments.signals import Terminated
 from pfrl_like.explorers import ConstantEpsilonGreedy
-from pfrl_like.policies import SoftmaxCategoricalHead
-from pfrl_like.q_functions import DiscreteActionValueHead
-from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer, ReplayBuffer
+from pfrl_like.replay_buffers import PersistentReplayBuffer, PrioritizedReplayBuffer
 from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import MASK
-from pfrl_like.utils import set_random_seed
 
 
 class Sum:
@@ -80,11 +73,10 @@ def several(outdir: Path, steps: int = 90, **options: Any) -> Any:
     return agent, history
 
 
-def offline(outdir: Path, steps: int = 90, **options: Any) -> Any:
-    rng = np.random.default_rng(0)
+def offline(outdir: Path, steps: int = 90, agent: Any = None, **options: Any) -> Any:
+    rng, agent = np.random.default_rng(0), agent or small_dqn(noisy_env(0))
     observations, actions = rng.normal(size=(50, 4)).astype(np.float32), rng.integers(2, size=50)
     dataset = MDPDataset.from_arrays(observations, actions, rng.normal(size=50), np.arange(50) % 10 == 9)
-    agent = small_dqn(noisy_env(0))
     _, history = train_agent_offline(
         agent, dataset, steps, outdir, eval_env=noisy_env(1), eval_n_episodes=2, eval_interval=20, checkpoint_freq=25,
         log_interval=10, rng=rng, **options,
@@ -104,18 +96,13 @@ RUNS = pytest.mark.parametrize("run", [serial, several, offline])
 def left(outdir: Path, run: Any) -> dict[str, Any]:
     """What a run has left that does not tell of the time."""
     agent, history = run
-    stored = agent.replay_buffer.state_dict()
-    return {
-        "parameters": {name: value.tolist() for name, value in agent.model.state_dict().items()},
-        "moments": [value["exp_avg"].tolist() for value in agent.optimizer.state_dict()["state"].values()],
-        "statistics": agent.get_statistics(), "history": history,
-        "buffer": (stored["header"], {name: array.tolist() for name, array in stored["arrays"].items()}),
-        "scores": table(outdir / "scores.txt"), "episodes": table(outdir / "metrics.csv"),
-    }  # fmt: skip
+    parts = {"agent": agent.state_dict(), "buffer": agent.replay_buffer.state_dict(), "history": history}
+    tables = [table(outdir / name) for name in ("scores.txt", "metrics.csv")]
+    return digests({**parts, "statistics": agent.get_statistics(), "tables": tables})
 
 
 @RUNS
-def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path: Path) -> None:
+def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = left(whole, run(whole, resume=True))
     assert resumed(whole) is None
@@ -126,9 +113,7 @@ def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run: Any, tmp_path
     assert resumed(broken) == {"checkpoint": "75_checkpoint", "t": 75, "resume": "exact", "reasons": []}
 
 
-def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets_too(tmp_path, monkeypatch):
     for token, is_same in (("a", None), ("a", True), ("b", False)):
         monkeypatch.setattr(sys, "argv", ["train.py", f"--token={token}"])
         serial(tmp_path, 10, resume=True)
@@ -136,46 +121,34 @@ def test_a_run_that_goes_on_tells_whether_its_command_is_the_same_by_the_secrets
         assert told["command"] == ["train.py", f"--token={MASK}"] and told.get("same_command") is is_same
 
 
-def test_commands_of_a_record_that_was_not_masked_are_compared_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["train.py", "--token=planted"])
     serial(tmp_path, 10, resume=True)
     for command, is_same in ((sys.argv, True), (["train.py", "--token=other"], False), (None, False)):
         change_record(tmp_path, command=command, earlier_parts=[], command_digest=None)
         serial(tmp_path, 10, resume=True)
-        assert record(tmp_path)["same_command"] is is_same
+        told = record(tmp_path)
+        assert told["same_command"] is is_same
+        assert told["earlier_parts"][0]["command"] == (command and ["train.py", f"--token={MASK}"])
 
 
-@pytest.mark.parametrize(
-    "before, after, told",
-    [
-        (b"return", b"retuzn", "its columns were episode, return, length"),
-        (b"\r\n", b"\r\x0c", "metrics.csv has damaged lines ("),
-    ],
-)
-def test_a_damaged_table_stops_no_run(
-    before: bytes, after: bytes, told: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    stopped(tmp_path, 80)
-    path = tmp_path / "metrics.csv"
-    content, columns, n_rows = path.read_bytes(), table(path)[0].keys(), sum(step <= 75 for step in steps_of(path))
-    path.write_bytes(content.replace(before, after, 1))
-    serial(tmp_path, resume=True)
-    assert sum(step <= 75 for step in steps_of(path)) >= n_rows - 1 and table(path)[0].keys() == columns
-    assert told in caplog.text and resumed(tmp_path)["resume"] == "exact"
+def test_changes_of_what_is_stored_go_on_too(tmp_path, monkeypatch):
+    def change(env, agent, t):
+        """Changes the newest steps, and some that were saved before."""
+        memory = agent.replay_buffer.memory
+        for i in (-1, *np.random.randint(len(memory), size=2)) if len(memory) > 5 else ():
+            memory[i][0].update(reward=float(t), action=0, state=memory[-1][0]["state"])
 
-
-def test_the_record_of_an_earlier_part_that_was_not_masked_is(tmp_path: Path) -> None:
-    serial(tmp_path, 10)
-    change_record(tmp_path, command=["train.py", "--token=a"])
-    serial(tmp_path, 20, resume=True)
-    (part,) = record(tmp_path)["earlier_parts"]
-    assert part["command"] == ["train.py", f"--token={MASK}"]
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._LARGEST", 4)  # small segments, whose changes come as patches
+    monkeypatch.setattr("pfrl_like.replay_buffers.saved._WORN", 1)
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    wanted = left(whole, serial(whole, step_hooks=[change]))
+    stopped(broken, 83, step_hooks=[change])
+    assert left(broken, serial(broken, step_hooks=[change], resume=True)) == wanted
 
 
 @RUNS
-def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     _, history = run(tmp_path, 40)
     names = names_in(tmp_path)
     assert run(tmp_path, 40, resume=True)[1] == history and names_in(tmp_path) == names
@@ -183,7 +156,7 @@ def test_a_finished_run_is_not_made_again(run: Any, tmp_path: Path, caplog: pyte
 
 
 @RUNS
-def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
+def test_a_finished_run_may_be_made_longer(run, tmp_path):
     run(tmp_path, 40)
     _, history = run(tmp_path, 90, resume=True)
     assert resumed(tmp_path)["checkpoint"] in ("40_finish", "42_finish")
@@ -191,7 +164,7 @@ def test_a_finished_run_may_be_made_longer(run: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("signum, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
-def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum: Any, error: Any, tmp_path: Path) -> None:
+def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path):
     wanted = left(tmp_path / "whole", serial(tmp_path / "whole"))
     broken = tmp_path / "broken"
     with pytest.raises(error):
@@ -200,13 +173,13 @@ def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum: Any, error: Any,
     assert resumed(broken)["checkpoint"] == "63_except"
 
 
-def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path: Path) -> None:
+def test_a_signal_at_a_checkpoint_makes_no_second_one(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         serial(tmp_path, step_hooks=[lambda env, agent, t: t == 25 and signal.raise_signal(signal.SIGINT)])
     assert [path.name for path in tmp_path.glob("25_*")] == ["25_checkpoint"]
 
 
-def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
+def test_hooks_that_remember_something_go_on_too(tmp_path):
     hook = Sum()
     stopped(tmp_path, 60, step_hooks=[hook])
     other = Sum()
@@ -216,20 +189,17 @@ def test_hooks_that_remember_something_go_on_too(tmp_path: Path) -> None:
     assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
 
 
-def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path: Path) -> None:
-    def run(**options: Any) -> Any:
-        def make_evaluator(t: int) -> Evaluator:
-            starts.append(t)
-            return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
+def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path):
+    def make_evaluator(t):
+        starts.append(t)
+        return Evaluator(agent, noisy_env(1), None, 1, 20, tmp_path, step_offset=t)
 
+    starts = []
+    for last in (60, 1000):
         env = noisy_env(0)
         agent = small_dqn(env)
-        return train_agent(agent, env, 90, tmp_path, 25, evaluator=make_evaluator, **options)
-
-    starts: list[int] = []
-    with pytest.raises(Stopped):
-        run(hooks=[stop_at(60)])
-    run(resume=True)
+        with contextlib.suppress(Stopped):
+            train_agent(agent, env, 90, tmp_path, 25, evaluator=make_evaluator, hooks=[stop_at(last)], resume=True)
     assert starts == [0, 50]
     assert [step // 20 for step in steps_of(tmp_path / "scores.txt")] == [1, 2, 3, 4]
 
@@ -241,9 +211,7 @@ def damage(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["75_checkpoint/model-*.pt", "75_checkpoint/run/state-*.json", "75_checkpoint/run"])
-def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
-    pattern: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_path, caplog):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     wanted = left(whole, serial(whole))
     stopped(broken, 80)
@@ -254,7 +222,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(
     assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
 
 
-def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
+def test_a_damaged_buffer_is_noticed(tmp_path):
     stopped(tmp_path, 80)
     for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
         damage(path)
@@ -264,16 +232,8 @@ def test_a_damaged_buffer_is_noticed(tmp_path: Path) -> None:
     assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
 
 
-def test_agents_alone_are_not_gone_on_from(tmp_path: Path) -> None:
-    train_agent(small_dqn(noisy_env(0)), noisy_env(0), 20, tmp_path)
-    with pytest.raises(CheckpointError, match="20_finish: holds an agent alone.*give the step_offset"):
-        serial(tmp_path, resume=True)
-
-
 @pytest.mark.parametrize("last", ["the agent", "the run"])
-def test_a_run_that_was_killed_in_its_first_save_begins_anew(
-    last: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, caplog):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     wanted = left(whole, serial(whole))
     serial(killed, 30)
@@ -283,13 +243,12 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
-    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
+    assert "so that the run begins anew; what it had left is now in" in caplog.text
+    assert "give resume=True" not in caplog.text
 
 
-def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def begin(t: int, outdir: str = "run") -> None:
+def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(tmp_path, caplog):
+    def begin(t, outdir="run"):
         env = noisy_env(0)
         agent = small_dqn(env)
         with PersistentReplayBuffer(tmp_path / "buffer", None) as agent.replay_buffer, pytest.raises(Stopped):
@@ -307,15 +266,13 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
         assert len(buffer) == 70
 
 
-def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
+def test_the_checkpoint_of_another_run_is_refused(tmp_path):
     stopped(tmp_path, 30)
     with pytest.raises(CheckpointError, match="does not fit this run"):
         several(tmp_path, resume=True)
 
 
-def test_an_environment_that_comes_elsewhere_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_environment_that_comes_elsewhere_is_told_of(tmp_path, monkeypatch, caplog):
     stopped(tmp_path, 60)
     step = Noisy.step
     monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
@@ -328,7 +285,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of(
 # What is kept
 
 
-def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path: Path) -> None:
+def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path):
     serial(tmp_path, 110)
     assert {path.name for path in tmp_path.glob("*_*/run")} == {"run"}
     assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == ["100_checkpoint", "110_finish"]
@@ -343,7 +300,7 @@ def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("keep, kept", [(1, ["110_finish"]), (3, ["100_checkpoint", "110_finish", "75_checkpoint"])])
-def test_so_many_checkpoints_are_kept_and_the_best_agent(keep: int, kept: list[str], tmp_path: Path) -> None:
+def test_so_many_checkpoints_are_kept_and_the_best_agent(keep, kept, tmp_path):
     serial(tmp_path, 110, keep_checkpoints=keep)
     assert sorted(path.name for path in tmp_path.glob("*_*") if path.name[0].isdigit()) == kept
     assert sorted(path.parent.name for path in tmp_path.glob("*/run")) == kept
@@ -352,10 +309,8 @@ def test_so_many_checkpoints_are_kept_and_the_best_agent(keep: int, kept: list[s
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="a file takes the place of a directory")
 @pytest.mark.parametrize("choice", ["raise", "warn"])
-def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
-    choice: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fill_disk(env: Any, agent: Any, t: int) -> None:
+def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(choice, tmp_path, caplog):
+    def fill_disk(env, agent, t):
         if t == 40:
             (tmp_path / "50_checkpoint").write_text("in the way")
 
@@ -369,26 +324,14 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
 
-def test_an_offset_of_a_run_that_goes_on_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="step_offset is 5"):
-        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True, step_offset=5)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_file_is_no_run_directory(tmp_path: Path) -> None:
-    (tmp_path / "run").touch()
-    with pytest.raises(NotADirectoryError, match="outdir is .*run"):
-        train_agent(Recorder(), Counting(), 5, tmp_path / "run", resume=True)
-
-
-def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path):
     stopped(tmp_path, 80)
     small_dqn(noisy_env(0)).save(str(tmp_path / "75_checkpoint"))
     serial(tmp_path, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "50_checkpoint"
 
 
-def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path: Path) -> None:
+def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path):
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
     train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{t}_checkpoint" for t in range(1, 13)}
@@ -396,10 +339,8 @@ def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path: Path) -> N
     assert {path.parent.name for path in tmp_path.glob("*/run")} == whole
 
 
-def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def fail(*_: Any) -> None:
+def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkeypatch, caplog):
+    def fail(*_):
         raise PermissionError("of somebody else")
 
     monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
@@ -410,11 +351,11 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(
     assert resumed(tmp_path)["checkpoint"] == "90_finish"
 
 
-def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None:
+def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path):
     with pytest.raises(Terminated):
         serial(tmp_path, hooks=[lambda clock: clock.interrupt(signal.SIGTERM) if clock.t == 50 else None])
 
-    def fail(env: Any, agent: Any, t: int) -> None:
+    def fail(env, agent, t):
         raise Stopped
 
     with pytest.raises(Stopped):
@@ -425,12 +366,10 @@ def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kept", ["25_checkpoint", None])
-def test_nothing_stays_of_what_could_not_be_saved(
-    kept: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_stays_of_what_could_not_be_saved(kept, tmp_path, monkeypatch):
     save = DQN.save
 
-    def fill_disk(self: Any, dirname: str) -> None:
+    def fill_disk(self, dirname):
         if kept is None or not dirname.endswith(kept):
             raise CheckpointError(dirname, "cannot be written: no space is left")
         save(self, dirname)
@@ -445,14 +384,14 @@ def test_nothing_stays_of_what_could_not_be_saved(
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
 
 
-def test_a_run_that_was_good_enough_is_over(tmp_path: Path) -> None:
+def test_a_run_that_was_good_enough_is_over(tmp_path):
     agent, history = serial(tmp_path, successful_score=0.0)
     again, same = serial(tmp_path, successful_score=0.0, resume=True)
     assert (again.t, same) == (agent.t, history) and agent.t < 90
     assert serial(tmp_path, successful_score=1e9, resume=True)[0].t == 90
 
 
-def test_a_score_that_is_no_number_hides_no_good_one() -> None:
+def test_a_score_that_is_no_number_hides_no_good_one():
     scores = iter([float("nan"), 5.0, 1.0])
     evaluator, clock = SimpleNamespace(evaluate_if_necessary=lambda **_: next(scores)), Clock(None)
     evaluation = Evaluation(evaluator, None, 4.0, True)
@@ -484,7 +423,7 @@ class Own:
 
 
 @pytest.mark.parametrize("content", ["", "7"])
-def test_agents_of_somebody_elses_are_checked_too(content: str, tmp_path: Path) -> None:
+def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
     with pytest.raises(Stopped):
         train_agent(Own(), noisy_env(0), 90, tmp_path, 25, hooks=[stop_at(80)])
     (tmp_path / "75_checkpoint" / "steps").write_text(content)
@@ -493,7 +432,7 @@ def test_agents_of_somebody_elses_are_checked_too(content: str, tmp_path: Path) 
     assert (resumed(tmp_path)["checkpoint"], agent.steps) == ("50_checkpoint", 90)
 
 
-def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: Path) -> None:
+def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path):
     serial(tmp_path, 40)
     path = tmp_path / "trace.jsonl"
     wanted = path.read_bytes()
@@ -507,69 +446,27 @@ def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path: P
 # Runs that go on otherwise than they were made say so
 
 
-def seeded(env: Any) -> Any:
-    set_random_seed(0)
-    env.reset(seed=0)
-    env.action_space.seed(0)
-    return env
-
-
-def dqn(
-    env: Any, kind: Any = DoubleDQN, buffer: Any = ReplayBuffer, capacity: int = 50, num_steps: int = 1,
-    lr: float = 1e-3, gamma: float = 0.9, epsilon: float = 0.5,
-) -> Any:  # fmt: skip
-    q_function = nn.Sequential(nn.Linear(env.observation_space.shape[0], 2), DiscreteActionValueHead())
-    return kind(
-        q_function, torch.optim.Adam(q_function.parameters(), lr), buffer(capacity, num_steps=num_steps), gamma,
-        ConstantEpsilonGreedy(epsilon, env.action_space.sample), replay_start_size=10, minibatch_size=4,
-    )  # fmt: skip
-
-
-def take_up(
-    outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), wrapper: Any = lambda env: env, **options: Any
-) -> None:
-    env = seeded(wrapper(gymnasium.make(env_id)))
-    train_agent(dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
+def take_up(outdir: Path, env_id: str = "CartPole-v1", hooks: Any = (), **options: Any) -> None:
+    env = noisy_env(0, env_id)
+    train_agent(small_dqn(env, **options), env, 60, outdir, checkpoint_freq=20, resume=True, hooks=hooks)
 
 
 @pytest.fixture
-def outdir(tmp_path: Path) -> Path:
+def outdir(tmp_path):
     """The directory of a run that was stopped."""
     with pytest.raises(Stopped):
         take_up(tmp_path, hooks=[stop_at(45)])
     return tmp_path
 
 
-def reinforce(*_: Any, **__: Any) -> REINFORCE:
-    model = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
-    return REINFORCE(model, torch.optim.Adam(model.parameters()))
-
-
-class Wide(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Observations of another form."""
-
-    def __init__(self, env: Any) -> None:
-        super().__init__(env)
-        self.observation_space = gymnasium.spaces.Box(-1, 1, (6,), np.float32)
-
-    def observation(self, observation: Any) -> Any:
-        return np.zeros(6, np.float32)
-
-
-ANOTHER_ENV = r"it belongs to another environment: form of env.observation_space was 'a box of shape \(4,\)' and is "
-ANOTHER_AGENT = "was saved by the agent DoubleDQN, and that of this run is REINFORCE: does not fit this run: it has"
-
-
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"buffer": PrioritizedReplayBuffer}, "no buffer that fits this one"),
-        ({"num_steps": 3}, "no buffer that fits this one"),
-        ({"wrapper": Wide}, rf"{ANOTHER_ENV}'a box of shape \(6,\)'"),
-        ({"kind": reinforce}, ANOTHER_AGENT),
+        ({"replay_buffer": PrioritizedReplayBuffer(60, num_steps=3)}, "no buffer that fits this one"),
+        ({"env_id": "Acrobot-v1"}, r"env.observation_space was 'a box of shape \(4,\)' and is 'a box of shape \(6,\)'"),
     ],
 )
-def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: Any, told: str, outdir: Path) -> None:
+def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change, told, outdir):
     before = contents(outdir)
     with pytest.raises(CheckpointError, match=told) as caught:
         take_up(outdir, **change)
@@ -581,38 +478,28 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change: 
     [
         ({"gamma": 0.5}, "gamma was 0.9 and is 0.5"),
         ({"lr": 1e-5}, "optimizer[0].lr was 0.001 and is 1e-05"),
-        ({"capacity": 20}, "replay_buffer.capacity was 50 and is 20"),
-        ({"epsilon": 0.1}, "explorer.epsilon was 0.5 and is 0.1"),
-        ({"kind": DQN}, "agent was 'DoubleDQN' and is 'DQN'"),
+        ({"replay_buffer": PrioritizedReplayBuffer(20, num_steps=2)}, "replay_buffer.capacity was 60 and is 20"),
+        ({"explorer": ConstantEpsilonGreedy(0.1, lambda: 0)}, "explorer.epsilon was 0.5 and is 0.1"),
+        ({"kind": DoubleDQN}, "agent was 'DQN' and is 'DoubleDQN'"),
         ({"env_id": "CartPole-v0"}, "env.spec was 'CartPole-v1' and is 'CartPole-v0'"),
         ({}, None),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*out of date")
-def test_what_was_made_otherwise_is_told(change: Any, reason: str | None, outdir: Path) -> None:
+def test_what_was_made_otherwise_is_told(change, reason, outdir):
     take_up(outdir, **change)
     told = resumed(outdir)
     assert (told["resume"], reason in told["reasons"]) == (("approximate", True) if reason else ("exact", False))
 
 
 def offline_then_online(outdir: Path, hooks: Any = ()) -> list[Any]:
-    env = seeded(gymnasium.make("CartPole-v1"))
-    agent, rng = dqn(env, DQN), np.random.default_rng(0)
-    data = MDPDataset.from_arrays(
-        rng.normal(size=(40, 4)).astype(np.float32), rng.integers(2, size=40), rng.normal(size=40),
-        np.arange(40) % 10 == 9,
-    )  # fmt: skip
-    train_agent_offline(
-        agent, data, 30, outdir / "offline", resume=True, rng=rng, eval_env=gymnasium.make("CartPole-v1"),
-        eval_n_episodes=1, eval_interval=10,
-    )  # fmt: skip
+    env = noisy_env(0)
+    agent, _ = offline(outdir / "offline", 30, small_dqn(env), resume=True)
     train_agent(agent, env, 60, outdir / "online", checkpoint_freq=20, resume=True, hooks=hooks)
     return [each.tolist() for each in agent.model.parameters()]
 
 
-def test_what_an_agent_went_through_before_is_not_how_it_was_made(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_an_agent_went_through_before_is_not_how_it_was_made(tmp_path, caplog):
     wanted = offline_then_online(tmp_path / "whole")
     with pytest.raises(Stopped):
         offline_then_online(tmp_path / "parts", [stop_at(45)])
@@ -631,100 +518,24 @@ class Chosen(DQN):
         self.training_shown, self.width = True, 3
 
 
-def test_arguments_count_also_where_the_class_has_a_default() -> None:
+def test_arguments_count_also_where_the_class_has_a_default():
     told = Configuration(Chosen(False), None, None).saved_state()["told"]
     assert told["act_deterministically"] is False and told["width"] == 3 and "training_shown" not in told
 
 
-# Runs in epochs that are stopped and go on, bit for bit
-
-
-REPOSITORY = Path(__file__).parents[3]
-
-
-def left_of_epochs(outdir: Path) -> dict[str, Any]:
-    """What a run has left that tells neither of the time nor of the process."""
-    runner = epoch_runner(outdir)
-    epochs = runner.restore()
-    saved = saved_in(str(outdir))[0]
-    of_the_process = {"buffers", "agent", "versions", "hardware", "settings"}
-    state = {name: part for name, part in saved.state().items() if name not in of_the_process}
-    for name, number in (("Evaluator", 3), ("EpochRunner", 2)):  # what tells of the time
-        del state["parts"][name]["dict"][number]
-    del state["parts"]["CSVLogger"]
-    agent, buffer = runner.algorithm.agent, runner.algorithm.replay_buffer
-    parts = {"agent": agent.state_dict(), "buffer": buffer.state_dict(), "statistics": agent.get_statistics()}
-    return {
-        "record": (epochs, saved.t), "state": state, "average": runner.algorithm.average_return,
-        "tables": [table(outdir / name) for name in ("epochs.csv", "metrics.csv", "scores.txt")],
-        "parts": digests(parts), "best": sorted(name.split("-")[0] for name in names_in(outdir / "best")),
-    }  # fmt: skip
-
-
-def go_on_in_a_process(outdir: str, n_epochs: int, batch_size: int | None) -> None:
-    """`go_on` in a process of its own."""
-    command = f"from epoch_parts import go_on; go_on({outdir!r}, {n_epochs}, {batch_size})"
-    paths = os.pathsep.join([str(REPOSITORY), str(REPOSITORY / "tests" / "support")])
-    subprocess.run([sys.executable, "-c", command], check=True, env=os.environ | {"PYTHONPATH": paths})
-
-
-@pytest.mark.parametrize(
-    ("batch_size", "resume"), [(None, go_on), pytest.param(17, go_on_in_a_process, marks=pytest.mark.slow)]
-)
-def test_a_run_that_was_broken_off_goes_on_as_if_it_had_not_been(
-    tmp_path: Path, batch_size: int | None, resume: Any
-) -> None:
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    epoch_runner(whole).train(4, batch_size)
-    steps = steps_of(whole / "epochs.csv")
-    with pytest.raises(Stopped):
-        epoch_runner(broken, hooks=[stop_at(steps[1] + 5)]).train(4, batch_size)
-    assert len(table(broken / "epochs.csv")) == 2
-    assert saved_in(str(broken))[1].t == steps[1]
-    assert saved_in(str(broken))[1].state()["source"]["running"] == (batch_size is not None)
-    resume(str(broken), 4, batch_size)
-    assert left_of_epochs(broken) == left_of_epochs(whole)
-
-
-def test_the_average_of_the_last_epoch_is_known_again(tmp_path: Path) -> None:
+def test_the_average_of_the_last_epoch_is_known_again(tmp_path):
     average = epoch_runner(tmp_path).train(1)
     runner = epoch_runner(tmp_path)
     runner.restore()
     assert runner.algorithm.average_return == average and runner.train(1) == average
 
 
-def test_an_environment_of_epochs_that_comes_elsewhere_is_told_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    epoch_runner(tmp_path).train(1, 17)
-    step = Noisy.step
-    monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
-    go_on(str(tmp_path), 2, 17)
-    assert "did not come to where it was" in caplog.text and len(table(tmp_path / "epochs.csv")) == 2
-
-
-def test_the_snapshot_before_serves_if_the_newest_one_is_damaged(tmp_path: Path) -> None:
-    epoch_runner(tmp_path).train(3)
-    for saved in saved_in(str(tmp_path))[:2]:  # the end of the run, and its last epoch
-        [state] = Path(saved.path).glob("run/state-*.json")
-        state.write_text(state.read_text().replace("exact", "inexact"))
-    assert epoch_runner(tmp_path).restore() == 2
-
-
-def test_training_goes_on_from_what_there_is(tmp_path: Path) -> None:
-    epoch_runner(tmp_path).train(2, resume=True)
-    runner = epoch_runner(tmp_path)
-    runner.train(3, resume=True)
-    assert runner.epoch == 3 and len(table(tmp_path / "epochs.csv")) == 3
-
-
-def test_a_run_that_was_killed_before_its_first_snapshot_begins_anew_and_says_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_epochs_that_end_within_a_path_go_on_as_if_the_run_had_not_been_stopped(tmp_path):
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    average = epoch_runner(whole).train(4, 17)
     with pytest.raises(Stopped):
-        epoch_runner(tmp_path, hooks=[stop_at(3)]).train(1)
-    for path in tmp_path.glob("*_except"):  # as if it had been killed
-        shutil.rmtree(path)
-    epoch_runner(tmp_path).train(1, resume=True)
-    assert "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
-    assert "give resume=True" not in caplog.text
+        epoch_runner(broken, hooks=[stop_at(130)]).train(4, 17)
+    assert epoch_runner(broken).train(4, 17, resume=True) == average
+    assert resumed(broken) == {"checkpoint": "102_checkpoint", "t": 102, "resume": "exact", "reasons": []}
+    for name in ("epochs.csv", "metrics.csv", "scores.txt"):
+        assert table(broken / name) == table(whole / name)

@@ -5,21 +5,23 @@ import inspect
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
+from agent_parts import make_agent
 from argument_effects import Effect, Made, changed, held
+from async_parts import make_a3c
+from epoch_parts import epoch_runner
 from experiment_fakes import Counting, Recorder
+from resume_parts import noisy_env, small_dqn
+from run_parts import Hook, contents
 
 from pfrl_like import experiments
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import SerialVectorEnv
 
 HERE = "unit/experiments/"
 RUNS = HERE + "test_train_agent.py::test_"
-BATCH = HERE + "test_train_agent_batch.py::test_"
-ASYNC = HERE + "test_train_agent_async.py::test_"
-TOLD = HERE + "test_async_agents.py::test_"
 RESUME = HERE + "test_resume.py::test_"
-OFFLINE = HERE + "test_train_agent_offline.py::test_"
-EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
 DIRECTORY = HERE + "test_output_dir.py::test_"
 
 
@@ -44,21 +46,13 @@ class Told:
         pass
 
 
-class Hears(experiments.EvaluationHook):
-    """An evaluation hook that writes down the statistics."""
-
-    support_train_agent = support_train_agent_batch = True
-
-    def __init__(self, calls):
-        self.calls = calls
-
-    def __call__(self, **told):
-        self.calls.append((told["step"], told["eval_stats"]))
-
-
-def told(kind=Told):
+def told():
     """One that writes into the run's list of calls."""
-    return Made(lambda run: [kind(run["calls"])])
+    return Made(lambda run: [Told(run["calls"])])
+
+
+#: An evaluation hook that does.
+HEARS = Made(lambda run: [Hook(lambda step, eval_stats, **_: run["calls"].append((step, eval_stats)))])
 
 
 def vector(*lengths):
@@ -135,7 +129,7 @@ RUNNING = {
     "train_max_episode_len": Effect(1, "steps evaluated", held_by=RUNS + LIMIT),
     "step_offset": Effect(6, "t steps", held_by=RUNS + "step_offset_sets_the_agents_clock_and_shortens_training"),
     "evaluator": Effect(Made(lambda run: Told(run["calls"])), "result"),
-    "step_hooks": Effect(told(), "calls", held_by=RUNS + "hooks_get_the_users_own_environment_at_every_step"),
+    "step_hooks": Effect(told(), "calls", held_by=RUNS + "a_mock_agent_trains_in_a_mock_environment"),
     "eval_during_episode": Effect(
         True, "scores", given={"eval_env": Made(lambda _: Counting(3)), "eval_interval": 2},
         held_by=RUNS + "evaluation_waits_for_the_end_of_the_episode_unless_told_otherwise",
@@ -145,7 +139,7 @@ RUNNING = {
     "hooks": Effect(told(), "calls", held_by=RUNS + "hooks_see_the_clock_last_of_all_end_training_and_are_closed"),
     "loggers": Effect(told(), "calls", held_by=RUNS + "further_loggers_get_the_same_metrics"),
     "eval_n_steps": Effect(
-        9, "evaluated", also={"eval_n_episodes": None}, held_by=BATCH + "evaluation_by_steps_counts_whole_episodes"
+        9, "evaluated", also={"eval_n_episodes": None}, held_by=RUNS + "evaluation_by_steps_counts_whole_episodes"
     ),
     "eval_n_episodes": Effect(3, "evaluated"),
     "eval_interval": Effect(
@@ -154,15 +148,15 @@ RUNNING = {
     "eval_max_episode_len": Effect(2, "scores", held_by=RUNS + LIMIT),
     "eval_env": Effect(Made(lambda _: Counting(4)), "scores"),
     "successful_score": Effect(3.0, "steps"),
-    "evaluation_hooks": Effect(told(Hears), "calls"),
+    "evaluation_hooks": Effect(HEARS, "calls"),
     "save_best_so_far_agent": Effect(False, "saved"),
     "use_tensorboard": Effect(True, "files"),
     "eval_success_threshold": Effect(
-        3.0, "calls", given={"evaluation_hooks": told(Hears)}, held_by=RUNS + "success_rate_is_told_to_evaluation_hooks"
+        3.0, "calls", given={"evaluation_hooks": HEARS}, held_by=RUNS + "success_rate_is_told_to_evaluation_hooks"
     ),
     "outdir": Effect(Made(lambda run: run["folder"] / "elsewhere"), "files"),
-    "log_interval": Effect(6, "log", held_by=BATCH + "interval_and_window_of_the_log"),
-    "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=BATCH + "interval_and_window_of_the_log"),
+    "log_interval": Effect(6, "log", held_by=RUNS + "interval_and_window_of_the_log"),
+    "return_window_size": Effect(1, "log", given={"log_interval": 6}, held_by=RUNS + "interval_and_window_of_the_log"),
     "resume": Effect(held_by=RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been"),
     "keep_checkpoints": Effect(
         1, "files", given={"checkpoint_freq": 3}, held_by=RESUME + "so_many_checkpoints_are_kept_and_the_best_agent"
@@ -187,7 +181,7 @@ OF_EVALUATOR = {
     "n_episodes": Effect(3, "evaluated"),
     "max_episode_len": Effect(2, "scores"),
     "step_offset": Effect(7, "scores"),
-    "success_threshold": Effect(3.0, "calls", given={"evaluation_hooks": told(Hears)}),
+    "success_threshold": Effect(3.0, "calls", given={"evaluation_hooks": HEARS}),
     "env_choice": Effect("fresh", "resets"),
 }
 OF_EVAL_PERFORMANCE = {
@@ -229,80 +223,173 @@ def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
         assert before[each] != after[each], f"{name} changes nothing of the {each}"
 
 
-# Those whose effect is shown by tests of their own
+# Those whose effect is shown by tests of their own, in these files
 
 HELD = {
-    experiments.train_agent_async: {
-        "eval_n_steps save_best_so_far_agent use_tensorboard": TOLD + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "logger progress hooks loggers": TOLD + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "eval_interval eval_n_episodes evaluation_hooks": ASYNC + "process_0_evaluates_and_saves_the_best",
-        "eval_success_threshold": ASYNC + "process_0_evaluates_and_saves_the_best",
-        "make_env random_seeds max_episode_len": ASYNC + "seeds_and_episode_limit_reach_each_process",
-        "profile checkpoint_freq": ASYNC + "profiles_and_checkpoints_are_written",
-        "steps step_offset global_step_hooks": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
-        "outdir": ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
-        "agent use_shared_memory": ASYNC + "shared_attributes_are_the_same_in_all_processes",
-        "processes start_method": TOLD + "processes_start_as_they_are_told",
-        "grace": HERE + "test_async_hangs.py::test_a_process_that_hangs_is_named_once_the_others_have_ended",
-        "step_timeout": HERE + "test_async_hangs.py::test_a_process_that_hangs_while_training_goes_on_ends_it",
-        "resume": ASYNC + "a_run_goes_on_from_its_newest_agent",
-        "make_agent": HERE + "test_async_agents.py::test_agents_that_each_process_makes_share_those_of_the_first",
-        "successful_score": ASYNC + "a_good_score_ends_training_in_all_processes",
-        "stop_event": ASYNC + "stop_event_ends_training_and_is_set_at_the_end",
-        "exception_event": ASYNC + "exception_event_ends_training_with_an_error_and_the_agent_is_saved",
-    },
-    experiments.train_agent_actor_learner: {
-        "make_env outdir n_actors n_updates": TOLD + "actors_and_learner_are_told_how_to_keep_step",
-        "actor_update_interval updates_per_step options": TOLD + "actors_and_learner_are_told_how_to_keep_step",
-        "agent steps": ASYNC + "the_agent_that_learnt_is_the_one_that_was_saved_last",
-    },
-    experiments.train_agent_offline: {
-        "agent dataset steps outdir checkpoint_freq eval_env": OFFLINE + "a_run_leaves_what_other_runs_leave",
-        "eval_n_episodes eval_interval eval_max_episode_len step_hooks": OFFLINE + "a_run_leaves_what_other_runs_leave",
-        "step_offset eval_n_steps successful_score": OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "evaluation_hooks save_best_so_far_agent": OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "use_tensorboard minibatch_size log_interval logger": OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "progress hooks loggers": OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
-        "resume": RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
-        "keep_checkpoints": RESUME + "so_many_checkpoints_are_kept_and_the_best_agent",
-        "on_checkpoint_failure": RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not",
-        "sampling": OFFLINE + "the_same_seed_gives_the_same_numbers",
-    },
-    experiments.EpochRunner: {
-        "algorithm env outdir": EPOCHS + "an_epoch_has_so_many_iterations_of_so_many_paths_and_gradient_steps",
-        "eval_env logger loggers": EPOCHS + "another_environment_and_loggers_of_ones_own_are_used",
-        "eval_n_episodes": EPOCHS + "evaluation_has_a_limit_of_its_own",
-        "snapshot_interval": EPOCHS + "snapshots_are_made_at_their_interval_and_at_the_end",
-        "hooks": EPOCHS + "a_hook_may_end_training",
-        "keep_snapshots": EPOCHS + "so_many_snapshots_are_kept",
-        "on_snapshot_failure": EPOCHS + "a_snapshot_that_cannot_be_written_ends_training_or_does_not",
-    },
-    experiments.generate_exp_id: {
-        "prefix argv": DIRECTORY + "id_follows_commit_changes_arguments_and_prefix",
-    },
-    experiments.prepare_output_dir: {
-        "args basedir argv": DIRECTORY + "files_of_a_run_under_git",
-        "exp_id time_format make_backup": DIRECTORY + "older_run_of_the_same_id_is_kept_aside",
-    },
-    experiments.LinearInterpolationHook: {
-        "total_steps start_value stop_value setter": DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end",
-    },
-    experiments.replay_crash: {
-        "agent directory": "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it",
-    },
-    experiments.OptunaPrunerHook: {
-        "trial": DIRECTORY + "pruned_trial_ends_the_run",
-    },
+    experiments.train_agent_async: ["test_train_agent_async.py", "test_async_hangs.py"],
+    experiments.train_agent_actor_learner: ["test_train_agent_async.py"],
+    experiments.train_agent_offline: ["test_train_agent_offline.py", "test_resume.py"],
+    experiments.EpochRunner: ["../algos/test_off_policy_rl_algorithm.py"],
+    experiments.generate_exp_id: ["test_output_dir.py"],
+    experiments.prepare_output_dir: ["test_output_dir.py"],
+    experiments.LinearInterpolationHook: ["test_output_dir.py"],
+    experiments.replay_crash: ["../debug/test_crash_replay.py"],
+    experiments.OptunaPrunerHook: ["test_output_dir.py"],
 }
 
 
-def test_every_argument_of_the_others_has_a_test():
-    for function, pointers in HELD.items():
-        assert {*" ".join(pointers).split()} >= inspect.signature(function).parameters.keys(), function
-        assert all(map(held, pointers.values()))
+@pytest.mark.parametrize("function", HELD)
+def test_tests_of_the_others_give_every_option(function):
+    texts = "".join((Path(__file__).parent / file).read_text() for file in HELD[function])
+    assert function.__name__ in texts
+    for name, parameter in inspect.signature(function).parameters.items():
+        assert parameter.default is parameter.empty or f'"{name}"' in texts or f"{name}=" in texts, name
 
 
 def test_every_public_function_of_a_run_is_looked_at():
     public = {each for each in vars(experiments).values() if inspect.isfunction(each) or inspect.isclass(each)}
     without_arguments = {each for each in public if not inspect.signature(each).parameters}
     assert public - without_arguments == {*EFFECTS, *HELD}
+
+
+# What is no argument is refused by its name before anything is moved, made or trained
+
+
+def function(*_):
+    """Is no list."""
+
+
+def in_epochs(outdir, **options):
+    epoch_runner(outdir, **options).train(1)
+
+
+def data(_):
+    rows = np.zeros((40, 4), np.float32)
+    return MDPDataset.from_arrays(rows, np.zeros(40, np.int64), rows[:, 0], np.arange(40) % 8 == 7)
+
+
+STARTED = {**EVALUATED, "make_env": lambda index, test: Counting(), "steps": 12, "start_method": "fork"}
+RUNNERS = {
+    **BASES,
+    experiments.train_agent_offline: {
+        **EVALUATED, "agent": Made(lambda _: small_dqn(noisy_env(0))), "dataset": Made(data), "steps": 12,
+        "eval_env": Made(lambda _: Counting()),
+    },
+    experiments.train_agent_async: {**STARTED, "agent": Made(lambda _: make_a3c()), "processes": 1},
+    experiments.train_agent_actor_learner: {**STARTED, "agent": Made(lambda _: make_agent()), "n_actors": 1},
+    in_epochs: {},
+}  # fmt: skip
+PUT = "expected a list of functions: put it in a list"
+REFUSED = {
+    "outdir": [
+        (None, TypeError, r"outdir is None \(NoneType\), expected the path of a directory"),
+        ("", ValueError, "outdir is '', expected the path of a directory"),
+    ],
+    "steps": [
+        (-1, ValueError, "steps is -1, expected an integer from 0 on"),
+        (1e3, TypeError, r"steps is 1000.0 \(float\), expected an integer"),
+    ],
+    "step_offset": [
+        (-1, ValueError, "step_offset is -1"), (500, ValueError, "step_offset is 500 and steps is 12"),
+    ],
+    "agent": [(3, TypeError, r"^agent is 3 \(int\), expected"), ("DQN", TypeError, r"agent is .*\(str\), expected")],
+    "dataset": [([], TypeError, r"dataset is \[\] \(list\), .* MDPDataset.from_episodes")],
+    "make_env": [(3, TypeError, "^make_env is ")],
+    "processes": [(0, ValueError, "processes")],
+    "stop_event": [(True, TypeError, "^stop_event is ")],
+    "exception_event": [(1, TypeError, "^exception_event is ")],
+    "random_seeds": [
+        ([], ValueError, "random_seeds"), ([-1], ValueError, r"random_seeds\[0\] is -1"),
+        ([2**32], ValueError, "random_seeds holds 4294967296"), (3, TypeError, "^random_seeds is "),
+    ],
+    "grace": [
+        (0.0, ValueError, "grace is 0.0"), (np.nan, ValueError, "grace is nan"), ("long", TypeError, "^grace is "),
+    ],
+    "log_interval": [(0, ValueError, "log_interval is 0")],
+    "return_window_size": [(0, ValueError, "return_window_size is 0")],
+    "env": [(3, TypeError, r"env is 3 \(int\), expected an environment: an object with the methods reset and step")],
+    "eval_env": [
+        (3, TypeError, r"eval_env is 3 \(int\), expected an environment"),
+        (Counting, TypeError, "eval_env is <class"),
+    ],
+    "evaluator": [(3, TypeError, r"evaluator is 3 \(int\), expected an object with the method evaluate_if_necessary")],
+    "logger": [("mine", TypeError, r"logger is 'mine' \(str\), expected a logging.Logger, or None")],
+    "progress": [("yes", TypeError, "progress is 'yes'")],
+    "successful_score": [("9", TypeError, r"successful_score is '9' \(str\), expected a number, or None")],
+    "eval_success_threshold": [("9", TypeError, "eval_success_threshold is '9'")],
+    "eval_n_episodes": [
+        (1.5, TypeError, r"^eval_n_episodes is 1.5 \(float\)"), (0, ValueError, "n_episodes is 0"),
+        (None, ValueError, "eval_n_steps is None and eval_n_episodes is None, expected exactly one of them"),
+    ],
+    "n_episodes": [(1.5, TypeError, r"^n_episodes is 1.5 \(float\)")],
+    "n_steps": [
+        (3, ValueError, "^n_steps is 3 and n_episodes is 2, expected exactly one"), (0, ValueError, "n_steps is 0"),
+    ],
+    "eval_n_steps": [(3, ValueError, "^eval_n_steps is 3 and eval_n_episodes is 2, expected exactly one of them")],
+    "eval_interval": [(0, ValueError, "eval_interval is 0")],
+    "eval_max_episode_len": [(2.5, TypeError, "eval_max_episode_len is 2.5")],
+    "hooks": [
+        (3, TypeError, r"^hooks is 3 \(int\), expected a list of functions$"),
+        (function, TypeError, rf"^hooks is <function .*> \(function\), {PUT}$"),
+    ],
+    "loggers": [
+        (3, TypeError, r"^loggers is 3 \(int\), expected a list of loggers of metrics"),
+        ([3], TypeError, r"^loggers\[0\] is 3 \(int\), expected an object with the method log"),
+    ],
+    "evaluation_hooks": [(function, TypeError, rf"^evaluation_hooks is .*{PUT}")],
+    "step_hooks": [
+        (function, TypeError, rf"^step_hooks is .*{PUT}"),
+        ([function, 3], TypeError, r"^step_hooks\[1\] is 3 \(int\), expected a function"),
+        ((step for step in [function]), TypeError, "^step_hooks is <generator"),
+    ],
+    "global_step_hooks": [
+        (function, TypeError, rf"^global_step_hooks is .*{PUT}"), ([print, 3], TypeError, r"^global_step_hooks.1. is"),
+    ],
+    "use_tensorboard": [("no", TypeError, "use_tensorboard is 'no'")],
+    "save_best_so_far_agent": [("no", TypeError, "save_best_so_far_agent is 'no'")],
+    "eval_during_episode": [("no", TypeError, "eval_during_episode is 'no'")],
+    "use_shared_memory": [("no", TypeError, "use_shared_memory is 'no'")],
+    "profile": [("no", TypeError, "profile is 'no'")],
+    "resume": [("yes", TypeError, r"resume is 'yes' \(str\), expected True or False")],
+    "keep_checkpoints": [("2", TypeError, "^keep_checkpoints is '2'"), (0, ValueError, "keep_checkpoints")],
+    "keep_snapshots": [("2", TypeError, "^keep_snapshots is '2'")],
+    "on_checkpoint_failure": [("ignore", ValueError, "on_checkpoint_failure is 'ignore', expected 'raise' or 'warn'")],
+    "on_snapshot_failure": [("ignore", ValueError, "on_snapshot_failure is 'ignore', expected 'raise' or 'warn'")],
+    "checkpoint_freq": [(0, ValueError, "checkpoint_freq is 0, expected an integer from 1 on, or None")],
+    "max_episode_len": [("9", TypeError, "max_episode_len is '9'"), (0, ValueError, "max_episode_len is 0")],
+    "train_max_episode_len": [(0, ValueError, "max_episode_len is 0")],
+    "start_method": [("thread", ValueError, "start_method is 'thread', expected one of")],
+}  # fmt: skip
+
+
+def names_of(runner):
+    """The arguments of a runner, those that it hands on included."""
+    names = {*inspect.signature(runner).parameters}
+    if runner is experiments.train_agent_actor_learner:
+        names |= {*inspect.signature(experiments.train_agent_async).parameters}
+        names -= {"processes", "stop_event", "exception_event"}
+    if runner is in_epochs:
+        names |= {*inspect.signature(experiments.EpochRunner).parameters} - {"env", "eval_env", "eval_n_episodes"}
+    if runner in (experiments.Evaluator, experiments.collect_demonstrations):
+        names &= {"agent", "env", "outdir", "n_steps", "n_episodes"}
+    return names & {"n_steps", "n_episodes"} if runner is experiments.eval_performance else names
+
+
+REFUSALS = [
+    pytest.param(runner, name, *case, id=f"{runner.__name__}-{name}-{i}")
+    for runner in RUNNERS
+    for name in sorted(names_of(runner) & REFUSED.keys())
+    for i, case in enumerate(REFUSED[name])
+]
+
+
+@pytest.mark.parametrize(("runner", "name", "value", "error", "message"), REFUSALS)
+def test_nothing_has_happened_to_the_run_before(runner, name, value, error, message, tmp_path):
+    (tmp_path / "5_finish").mkdir()
+    for path in ("run.json", "scores.txt", "metrics.csv", "5_finish/manifest.json"):
+        (tmp_path / path).write_text("earlier")
+    arguments = changed({"outdir": tmp_path}, **RUNNERS[runner]) | {name: value}
+    before = contents(tmp_path)
+    with pytest.raises(error, match=message):
+        runner(**(accepted(runner, arguments) if runner in BASES else arguments))
+    assert contents(tmp_path) == before

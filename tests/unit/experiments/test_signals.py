@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from experiment_fakes import Counting, Recorder
@@ -120,22 +120,16 @@ def test_handlers_of_the_user_stay(agent, tmp_path):
 
 def test_training_in_a_thread_leaves_the_handlers_alone(agent, tmp_path):
     during = []
-    arguments = (agent, Counting(), 6, tmp_path)
-    options = {"step_hooks": [lambda env, agent, t: during.append(handlers())]}
-    thread = threading.Thread(target=train_agent, args=arguments, kwargs=options)
-    thread.start()
-    thread.join()
+    hooks = [lambda env, agent, t: during.append(handlers())]
+    with ThreadPoolExecutor() as other:
+        other.submit(train_agent, agent, Counting(), 6, tmp_path, step_hooks=hooks).result()
     assert during == [handlers()] * 6
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_copy_dies_of_sigterm(agent, tmp_path):
     statuses = []
-
-    def fork(env, agent, t):
-        statuses.append(status_after_sigterm())
-
-    train_agent(agent, Counting(), 1, tmp_path, step_hooks=[fork])
+    train_agent(agent, Counting(), 1, tmp_path, step_hooks=[lambda *_: statuses.append(status_after_sigterm())])
     assert statuses == [-signal.SIGTERM]
 
 
@@ -187,32 +181,32 @@ def test_a_script_ends_with_the_status_of_its_signal_and_without_children(tmp_pa
     assert outcome.partition(":")[0] == ("KeyboardInterrupt" if signum == signal.SIGINT else "Terminated")
 
 
-def owning(outdir, waits=False):
-    """Owns a directory in another process, and says so, or why not."""
+def owners(outdir, count=1):
+    """What so many children say that own a directory one after the other, and keep it."""
 
     def own(channel, index):
-        if waits:
-            channel.recv()
+        channel.recv()
         try:
             with owned(str(outdir)):
                 channel.send("held")
-                if waits:
-                    channel.recv()
+                channel.recv()
         except CheckpointError as error:
             channel.send(str(error))
 
-    return Portable(own)
+    workers, said = Workers(Portable(own), [()] * count, start_method="spawn"), []
+    for index in range(count):
+        workers.send(index, "go")
+        said += workers.receive([index])
+    workers.close()
+    return said
 
 
 class TestOneWriter:
-    def in_another_process(self, outdir, code):
-        command = f"import sys, time; from pfrl_like.runs.run_files import owned\n{code}"
-        return subprocess.Popen([sys.executable, "-c", command, outdir], stdout=subprocess.PIPE, text=True)
-
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
-        code = "with owned(sys.argv[1]):\n print('held', flush=True)\n time.sleep(6000)"
-        other = self.in_another_process(tmp_path, code)
+        code = "import sys, time; from pfrl_like.runs.run_files import owned\nwith owned(sys.argv[1]):\n"
+        code += " print('held', flush=True)\n time.sleep(6000)"
+        other = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
         try:
             assert other.stdout.readline() == "held\n"
             for call in (
@@ -229,49 +223,27 @@ class TestOneWriter:
         assert {"LOCK", "owner.json"}.isdisjoint(path.name for path in tmp_path.iterdir())
 
     def test_another_thread_is_refused_and_the_same_is_not(self, agent, tmp_path):
-        refused = []
-
-        def again(env, agent, t):
-            def train_there():
-                try:
-                    train_agent(Recorder(), Counting(), 1, tmp_path)
-                except CheckpointError as error:
-                    refused.append(str(error))
-
-            thread = threading.Thread(target=train_there)
-            thread.start()
-            thread.join()
-
-        train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting(), step_hooks=[again])
-        (text,) = refused
-        assert f"process {os.getpid()}" in text
+        with owned(str(tmp_path)):
+            with ThreadPoolExecutor() as other, pytest.raises(CheckpointError, match=f"process {os.getpid()}"):
+                other.submit(train_agent, agent, Counting(), 1, tmp_path).result()
+            train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting())
 
     def test_a_child_writes_for_its_parent(self, tmp_path):
         with owned(str(tmp_path)):
-            workers = Workers(owning(tmp_path), [()], start_method="spawn")
-            assert workers.receive() == ["held"]
-            workers.close()
+            assert owners(tmp_path) == ["held"]
 
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
         with owned(str(tmp_path)):
             told = (tmp_path / "owner.json").read_text()
         (tmp_path / "owner.json").write_text(told)  # what it leaves if it is killed
-        workers = Workers(owning(tmp_path, waits=True), [(), ()], start_method="spawn")
-        answers = []
-        for index in range(2):
-            workers.send(index, "go")
-            answers += workers.receive([index])
-        workers.close()
-        assert (answers[0], "has one writer" in answers[1]) == ("held", True)
+        first, second = owners(tmp_path, 2)
+        assert first == "held" and "has one writer" in second
 
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
         with owned(str(tmp_path)):
             path = tmp_path / "owner.json"
             path.write_text(json.dumps(json.loads(path.read_text()) | {"started": 1}))
-            workers = Workers(owning(tmp_path), [()], start_method="spawn")
-            (told,) = workers.receive()
-            workers.close()
-        assert "has one writer" in told
+            assert "has one writer" in owners(tmp_path)[0]
 
     def test_a_file_system_without_locks_is_warned_of(self, agent, tmp_path, caplog):
         (tmp_path / "LOCK").mkdir()  # which cannot be opened for writing

@@ -1,28 +1,28 @@
 """Runs go on in fresh objects, or a fresh process, with what an uninterrupted run meets."""
 
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import gymnasium
+import numpy as np
 import pytest
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from tape_parts import ENVS, Images, Listener, Noisy, Unsteady, seeded
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.wrappers import TimeLimit
+from tape_parts import ENVS, Images, Listener, Noisy, Secretive, Sim, Unsteady, seeded
+from time_parts import PATIENCE
 
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.errors import EnvError
+from pfrl_like.experiments.evaluator import Evaluator
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.runs.loop import Clock
+from pfrl_like.testing import Chain
 from pfrl_like.utils import set_random_seed
-from pfrl_like.wrappers import VectorFrameStack
-
-ROOT = Path(__file__).parents[3]
+from pfrl_like.wrappers import ContinuingTimeLimit, RandomizeAction, VectorFrameStack
 
 
 def serial(make_env: Any, limit: int | None = None) -> SerialSource:
@@ -75,11 +75,11 @@ def check_goes_on(make: Callable[[], Any], first: int, count: int) -> None:
 
 @pytest.mark.parametrize("first", [5, 31, 200])
 @pytest.mark.parametrize("name", ENVS)
-def test_a_serial_run_goes_on(name: str, first: int) -> None:
+def test_a_serial_run_goes_on(name, first):
     check_goes_on(lambda: serial(ENVS[name], 11), first, 40)
 
 
-def test_a_run_goes_on_more_than_once_and_in_the_same_objects() -> None:
+def test_a_run_goes_on_more_than_once_and_in_the_same_objects():
     whole = begun(serial(ENVS["global streams"]), 7)
     text = saved(whole)
     expected = [ticked(whole, 7) for _ in range(4)]
@@ -111,23 +111,11 @@ VECTORS = {
 
 @pytest.mark.parametrize("first", [6, 25])
 @pytest.mark.parametrize("name", VECTORS)
-def test_a_vector_run_goes_on(name: str, first: int) -> None:
+def test_a_vector_run_goes_on(name, first):
     check_goes_on(lambda: vector(VECTORS[name], 9), first, 25)
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_a_run_in_several_processes_goes_on(shared: bool) -> None:
-    with ExitStack() as stack:
-
-        def make() -> Any:
-            source = vector(lambda: MultiprocessVectorEnv([partial(Noisy, shared, i) for i in range(2)], "fork"))
-            stack.callback(source.stream.close)
-            return source
-
-        check_goes_on(make, 17, 20)
-
-
-def test_a_run_that_was_saved_before_it_began_begins() -> None:
+def test_a_run_that_was_saved_before_it_began_begins():
     for make in (serial(Noisy), vector(VECTORS["serial"])):
         make.record()
         assert make.restore_state(json.loads(json.dumps(make.saved_state()))) == ["no episode was recorded"]
@@ -139,7 +127,7 @@ def _unsteady() -> Any:
 
 
 @pytest.mark.parametrize("make", [lambda: serial(_unsteady), lambda: vector(lambda: SerialVectorEnv([_unsteady()]))])
-def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: Any) -> None:
+def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make):
     source, other = begun(make(), 4), make()
     [reason], heard = gone_on(other, saved(source), 3)
     assert "did not come to where it was: ValueError('other observations, rewards" in reason
@@ -148,7 +136,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make: An
     assert tape.env.steps <= 3
 
 
-def test_another_environment_is_told_of() -> None:
+def test_another_environment_is_told_of():
     source = begun(serial(ENVS["random actions"]), 4)
     [reason] = serial(ENVS["own stream"]).restore_state(source.saved_state())
     assert "the environment has 1 layers, expected 3" in reason
@@ -161,51 +149,158 @@ def test_another_environment_is_told_of() -> None:
         (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()), "nothing"),
     ],
 )
-def test_a_vector_environment_of_which_nobody_knows_begins_anew(make: Any, reason: str) -> None:
+def test_a_vector_environment_of_which_nobody_knows_begins_anew(make, reason):
     source, other = begun(vector(make), 4), vector(make)
     reasons, _ = gone_on(other, saved(source), 3)
     assert any(reason in each for each in reasons)
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"episode": {}}, KeyError, "way"),
-        ({"episode": {"way": "story"}}, KeyError, "actions"),
-        ({"length": "x"}, ValueError, "'x'"),
-        ({"running": None}, KeyError, "running"),
+        (lambda state: state.update(episode={}), "way"),
+        (lambda state: state.update(episode={"way": "story"}), "actions"),
+        (lambda state: state.update(length="x"), "'x'"),
+        (lambda state: state.pop("running"), "running"),
     ],
 )
-def test_a_damaged_state_is_refused(change: dict[str, Any], error: type[Exception], message: str) -> None:
+def test_a_damaged_state_is_refused(change, message):
     source = begun(serial(Noisy), 3)
-    state = {**source.saved_state(), **change}
-    if change == {"running": None}:
-        del state["running"]
-    with pytest.raises(error, match=message):
+    state = source.saved_state()
+    change(state)
+    with pytest.raises((KeyError, ValueError), match=message):
         source.restore_state(state)
 
 
-def test_another_number_of_environments_is_refused() -> None:
+def test_another_number_of_environments_is_refused():
     source = begun(vector(VECTORS["serial"]), 2)
     with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
         vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())
 
 
-def go_on_elsewhere(path: str) -> None:
-    """What a fresh process does."""
-    text = Path(path).read_text()
-    print(json.dumps(gone_on(serial(ENVS["global streams"]), text, 20)))
+# Evaluators go on in fresh objects: later scores are those of an evaluator that was not stopped
 
 
-def test_a_run_goes_on_in_a_fresh_process(tmp_path: Path) -> None:
-    whole = serial(ENVS["global streams"])
-    whole.record()
-    ticked(whole, 19)
-    (tmp_path / "state.json").write_text(saved(whole))
-    expected = json.loads(json.dumps(([], ticked(whole, 20))))
-    command = f"from test_sources_go_on import go_on_elsewhere; go_on_elsewhere({str(tmp_path / 'state.json')!r})"
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support"), str(Path(__file__).parent)])
-    came = subprocess.run(
-        [sys.executable, "-c", command], check=True, capture_output=True, env=os.environ | {"PYTHONPATH": paths}
-    )
-    assert json.loads(came.stdout) == expected
+MAKERS = [partial(Noisy, i % 2 == 1, i) for i in range(3)]
+OTHERS = [partial(Chain, time_limit=5)] * 3
+
+
+def in_turn(makers: Sequence[Callable[[], Any]]) -> Any:
+    return SerialVectorEnv([make() for make in makers])
+
+
+def image(seed: int) -> Any:
+    return Images(Noisy(seed=seed))
+
+
+class Forgetful(Sim):
+    """Does not take the state that it gives."""
+
+    def set_state(self, state: Any) -> None:
+        """Forgets it."""
+
+
+class Refusing(Secretive):
+    """Does not take a state at all."""
+
+    def get_state(self) -> Any:
+        return 0
+
+
+#: In what agents may be evaluated.
+EVALUATED: dict[str, Callable[[], Any]] = {
+    "one": lambda: RandomizeAction(ContinuingTimeLimit(seeded(Noisy()), 5), 0.5),
+    "serial": lambda: in_turn(MAKERS),
+    "in processes": lambda: MultiprocessVectorEnv(MAKERS, "fork"),
+    "gymnasium": lambda: SyncVectorEnv(MAKERS),
+    "stacked, serial": lambda: VectorFrameStack(in_turn([partial(image, i) for i in range(2)]), 2),
+    "stacked, in processes": lambda: VectorFrameStack(
+        MultiprocessVectorEnv([partial(image, i) for i in range(2)], "fork"), 2
+    ),
+    "others in processes": lambda: MultiprocessVectorEnv(OTHERS, "fork"),  # which score alike at times
+    "gymnasium, in processes": lambda: AsyncVectorEnv(MAKERS, context="fork"),
+    "forgetful": lambda: in_turn([lambda: TimeLimit(Forgetful(), 5)] * 2),
+    "secretive": lambda: MultiprocessVectorEnv([Secretive] * 2, "fork"),
+    "refusing": lambda: MultiprocessVectorEnv([Refusing] * 2, "fork"),
+    "replaced": lambda: MultiprocessVectorEnv([Noisy] * 2, "fork", on_worker_failure="restart"),
+}
+
+
+def still(num_envs: int) -> Any:
+    """An agent that always does the same."""
+    agent = mock.MagicMock()
+    agent.act.return_value, agent.batch_act.return_value = 1, np.ones(num_envs, np.int64)
+    return agent
+
+
+@pytest.fixture
+def evaluator(tmp_path):
+    """Makes evaluators, the environments of which are closed in the end."""
+    made: list[Any] = []
+
+    def evaluator(name, t=0):
+        np.random.seed(t)  # another number for the evaluator's streams
+        env, outdir = EVALUATED[name](), tmp_path / str(len(made))
+        made.append(env)
+        return Evaluator(
+            still(getattr(env, "num_envs", 1)), env, None, 4, 10, outdir, step_offset=t, save_best_so_far_agent=False
+        )
+
+    yield evaluator
+    for env in made:
+        getattr(env, "close", lambda: None)()
+
+
+@pytest.mark.parametrize("name", [*EVALUATED][:-6])
+def test_later_scores_are_the_same(name, evaluator):
+    whole = evaluator(name)
+    whole.evaluate_and_update_max_score(10, 1)
+    text = json.dumps(whole.saved_state(), allow_nan=False)
+    other = evaluator(name, 10)
+    assert not other.restore_state(json.loads(text))
+    expected, came = ([each.evaluate_and_update_max_score(t, 2) for t in range(20, 100, 10)] for each in (whole, other))
+    assert expected == came and len({*came}) > 1
+    assert other.max_score == whole.max_score
+
+
+@pytest.mark.parametrize(
+    ("name", "another", "reason"),
+    [
+        ("serial", "stacked, serial", ""),
+        ("in processes", "stacked, in processes", ""),
+        ("forgetful", "forgetful", "get_state() gives another state"),
+        ("gymnasium, in processes", "gymnasium, in processes", "nobody knows the states of the environments in a"),
+        ("in processes", "others in processes", "random streams do not fit"),
+    ],
+)
+def test_environments_that_do_not_come_to_where_they_were_are_told_of(name, another, reason, evaluator):
+    whole, other = evaluator(name), evaluator(another)
+    whole.evaluate_and_update_max_score(10, 1)
+    [told] = other.restore_state(json.loads(json.dumps(whole.saved_state())))
+    assert told.startswith("the environment of evaluation: ") and reason in told
+    assert other.evaluate_and_update_max_score(20, 2)
+
+
+def test_environments_that_do_not_tell_their_state_can_still_be_used(evaluator):
+    whole = evaluator("secretive")
+    with pytest.raises((EnvError, NotImplementedError), match="no snapshots"):
+        whole.saved_state()
+    assert whole.evaluate_and_update_max_score(10, 1) > 0
+
+
+def test_environments_that_raise_when_they_are_given_a_state_are_told_of(evaluator):
+    whole = evaluator("refusing")
+    [reason] = whole.restore_state(whole.saved_state())
+    assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
+    assert whole.evaluate_and_update_max_score(10, 1) > 0
+
+
+def test_environments_whose_workers_have_died_meanwhile_are_replaced(evaluator):
+    whole = evaluator("replaced")
+    process = whole.env._workers.processes[1]
+    process.kill()
+    process.join(PATIENCE)
+    with pytest.raises(EnvError, match="nobody knows the state of environment 1: its worker has been replaced"):
+        whole.saved_state()
+    assert whole.evaluate_and_update_max_score(10, 1)
+    assert whole.saved_state()

@@ -24,12 +24,10 @@ Again = Callable[..., str]
 
 
 @pytest.fixture
-def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
+def again(tmp_path, monkeypatch):
     """Does what a program does that is started again: trains up to a step, looking closely; gives where it wrote."""
 
-    def again(
-        name: str, outdir: Path, since: int, until: int, checkpoint: str = "", train: Any = run, **options: Any
-    ) -> str:
+    def again(name, outdir, since, until, checkpoint="", train=run, **options):
         order = Order(str(outdir), str(tmp_path / name), "", checkpoint, since, until)
         monkeypatch.setenv(VARIABLE, order.to_text())
         run(outdir.with_name("another"), 5)
@@ -41,7 +39,7 @@ def again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Again:
     return again
 
 
-def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path: Path, again: Again) -> None:
+def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path, again):
     outdir = tmp_path / "run"
     run(outdir)
     before, whole = contents(outdir), read_records(str(outdir))
@@ -53,7 +51,7 @@ def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_p
     assert elsewhere.t == 23 and "in its reward" in elsewhere.text
 
 
-def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path: Path, again: Again) -> None:
+def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path, again):
     outdir = tmp_path / "run"
     run(outdir, keep_checkpoints=5)
     before, whole, lines = contents(outdir), read_records(str(outdir)), read_tensors(str(outdir))
@@ -71,9 +69,7 @@ def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:
 
 
 @pytest.mark.parametrize("place, checkpoint", [("run/replay", ""), ("run/replay", "20"), ("replay", "20")])
-def test_persistent_buffers_are_left_alone_and_begin_as_they_did(
-    tmp_path: Path, again: Again, place: str, checkpoint: str
-) -> None:
+def test_persistent_buffers_are_left_alone_and_begin_as_they_did(tmp_path, again, place, checkpoint):
     outdir, replay = tmp_path / "run", tmp_path / place
     run_with_files(outdir, replay)
     before, whole = contents(tmp_path), read_records(str(outdir))
@@ -85,7 +81,7 @@ def test_persistent_buffers_are_left_alone_and_begin_as_they_did(
     assert not repetition(str(outdir), now).differs
 
 
-def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path: Path, again: Again) -> None:
+def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path, again):
     outdir, moved = tmp_path / "run", tmp_path / "moved"
     run_with_files(outdir, outdir / "replay")
     outdir.rename(moved)
@@ -94,10 +90,8 @@ def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path: Path, ag
     assert not repetition(str(moved), now).differs and not outdir.exists()
 
 
-def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def stored(name: str, steps: int, **options: Any) -> int:
+def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(tmp_path, monkeypatch):
+    def stored(name, steps, **options):
         with PersistentReplayBuffer(tmp_path / name, 15, **options) as buffer:
             for i in range(steps):
                 buffer.append([float(i)], 0, 0.0, [float(i + 1)])
@@ -110,7 +104,7 @@ def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(
     assert contents(tmp_path / "data") | contents(tmp_path / "more") == before
 
 
-def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path: Path, again: Again) -> None:
+def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path, again):
     outdir = tmp_path / "run"
     one = again("one", outdir, 0, 35)
     other = again("other", outdir, 0, 35, spoil_at=30, draw_at=12)
@@ -134,28 +128,18 @@ raise SystemExit("that was the whole run")
 """
 
 
-Two = Callable[..., tuple[str, str]]
+def two_runs(folder: Path, mishap: str, at: int, started_as: Any = None) -> tuple[str, str]:
+    """Two runs of a program, of which the second one has a mishap; their directories."""
+    (folder / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2] / "support")))
+    for name, when in (("a", 0), ("b", at)):
+        run(folder / name, **{mishap: when})
+        command = started_as or [sys.executable, "program.py", name, mishap, str(when)]
+        change_record(folder / name, started_as=command, directory=str(folder))
+    return str(folder / "a"), str(folder / "b")
 
 
-@pytest.fixture
-def two_runs(tmp_path: Path) -> Two:
-    """Makes two runs of a program, one of them with a mishap; gives their directories."""
-
-    def two_runs(mishap: str, at: int) -> tuple[str, str]:
-        (tmp_path / "program.py").write_text(PROGRAM.format(path=str(Path(__file__).parents[2] / "support")))
-        for name, when in (("a", 0), ("b", at)):
-            run(tmp_path / name, **{mishap: when})
-            started_as = [sys.executable, "program.py", name, mishap, str(when)]
-            change_record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
-        return str(tmp_path / "a"), str(tmp_path / "b")
-
-    return two_runs
-
-
-def test_the_command_starts_both_programs_again_to_name_the_step(
-    tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
-) -> None:
-    runs = two_runs("spoil_at", 10)
+def test_the_command_starts_both_programs_again_to_name_the_step(tmp_path, capfd):
+    runs = two_runs(tmp_path, "spoil_at", 10)
     before = contents(tmp_path)
     assert main(["diff-runs", *runs]) == 1
     out, err = capfd.readouterr()
@@ -165,27 +149,8 @@ def test_the_command_starts_both_programs_again_to_name_the_step(
 
 
 @pytest.mark.slow
-def test_programs_are_started_again_only_where_more_can_be_told(
-    two_runs: Two, capfd: pytest.CaptureFixture[str]
-) -> None:
-    runs = two_runs("reward_at", 23)
-    assert main(["diff-runs", *runs]) == 1
-    out, err = capfd.readouterr()
-    assert "step 23, in its reward" in out and "again:" not in out and "starting" not in err
-    assert main(["diff-runs", *runs, "--rerun"]) == 1
-    out, err = capfd.readouterr()
-    assert (
-        "starting" in err
-        and out.count("step 23, in its reward") == 1
-        and "again: tensors: the same up to step 2" in out
-    )
-
-
-@pytest.mark.slow
-def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(
-    tmp_path: Path, two_runs: Two, capfd: pytest.CaptureFixture[str]
-) -> None:
-    runs = two_runs("spoil_at", 10)
+def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(tmp_path, capfd):
+    runs = two_runs(tmp_path, "spoil_at", 10)
     change_record(tmp_path / "b", started_as=[sys.executable, "program.py", "b", "reward_at", "15"])
     assert main(["diff-runs", *runs]) == 1
     out = capfd.readouterr().out
@@ -194,14 +159,12 @@ def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environmen
     assert "PYTHONHASHSEED: not set" in out or "PYTHONHASHSEED" in os.environ
 
 
-def test_a_run_that_does_not_repeat_itself_is_named(
-    tmp_path: Path, again: Again, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_does_not_repeat_itself_is_named(tmp_path, again, monkeypatch):
     a, b = tmp_path / "a", tmp_path / "b"
     run(a)
     run(b, spoil_at=10)
 
-    def trained_again(outdir: str, order: Order) -> str:
+    def trained_again(outdir, order):
         mishap = {"reward_at": 15} if outdir == str(b) else {}
         return again(f"scratch/{Path(outdir).name}", Path(outdir), order.since, order.until, **mishap)
 
@@ -212,7 +175,7 @@ def test_a_run_that_does_not_repeat_itself_is_named(
     assert f"{b} does not repeat itself, the first that differs is step 11, in its loss" in found.text
 
 
-def test_a_loss_that_differs_is_followed_to_the_tensors_that_do() -> None:
+def test_a_loss_that_differs_is_followed_to_the_tensors_that_do():
     loss, reward = (Parting("", 501, 502, asks_for_tensors=asks, last=5000) for asks in (True, False))
     until_1000, named = Parting("", 0, 1000), Parting("", 501, 502)
     same, nothing = Parting("", 1000), Parting("", 5000)
@@ -233,14 +196,9 @@ def test_a_loss_that_differs_is_followed_to_the_tensors_that_do() -> None:
         assert tells_more_in(record, tensors, *interval) is tells_more, (record, tensors)
 
 
-def test_programs_that_do_not_train_again_are_told_with_their_last_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_programs_that_do_not_train_again_are_told_with_their_last_words(tmp_path, capsys):
     started_as = [sys.executable, "-S", "-c", "raise SystemExit('no such data')"]
-    for name, at in (("a", 0), ("b", 10)):
-        run(tmp_path / name, spoil_at=at)
-        change_record(tmp_path / name, started_as=started_as, directory=str(tmp_path))
-    assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    assert main(["diff-runs", *two_runs(tmp_path, "spoil_at", 10, started_as)]) == 1
     out = capsys.readouterr().out
     assert "again: there is no closer look" in out and "before it trained an agent in" in out and "no such data" in out
     assert "what may explain it:" in out
@@ -251,7 +209,7 @@ def test_programs_that_do_not_train_again_are_told_with_their_last_words(
         )
 
 
-def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch):
     assert crash_replay.checkpoint() is None
     monkeypatch.setenv(VARIABLE, Order("run", "scratch", until=7).to_text())
     assert crash_replay.checkpoint() is None
@@ -259,17 +217,24 @@ def test_a_program_learns_which_checkpoint_to_go_on_from(monkeypatch: pytest.Mon
     assert crash_replay.checkpoint() == "run/5_checkpoint"
 
 
-def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path: Path) -> None:
-    common = {"agent": "DQN", "device": "cuda:0", "start": "today", "versions": {"torch": "2.10", "numpy": "2.3"}}
+def recorded(outdir: Path, arguments: Any = None, /, **told: Any) -> str:
+    """A directory with the record of a run, and the arguments of its program."""
+    outdir.mkdir()
+    (outdir / "run.json").write_text(json.dumps(told))
+    if arguments is not None:
+        (outdir / "args.txt").write_text(json.dumps(arguments))
+    return str(outdir)
+
+
+def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path):
+    common = {"agent": "DQN", "device": "cuda:0", "versions": {"torch": "2.10", "numpy": "2.3"}}
     for name, threads, lr, hashes in (("a", 1, 0.1, None), ("b", 2, 0.2, "0")):
-        outdir = tmp_path / name
-        outdir.mkdir()
-        told = {
-            **common, "start": name, "command": ["train.py", str(outdir), "--fast"],
-            "hardware": {"torch_threads": threads}, "settings": {"PYTHONHASHSEED": hashes, "deterministic": False},
-        }  # fmt: skip
-        (outdir / "run.json").write_text(json.dumps(told))
-        (outdir / "args.txt").write_text(json.dumps({"lr": lr, "outdir": str(outdir), "steps": 10}))
+        outdir = str(tmp_path / name)
+        recorded(
+            tmp_path / name, {"lr": lr, "outdir": outdir, "steps": 10}, **common, start=name,
+            command=["train.py", outdir, "--fast"], hardware={"torch_threads": threads},
+            settings={"PYTHONHASHSEED": hashes, "deterministic": False},
+        )  # fmt: skip
     found = [*explanations((str(tmp_path / "a"), str(tmp_path / "b")))]
     assert found[:3] == [
         "hardware.torch_threads: 1 and 2 (sums are made in another order)",
@@ -279,30 +244,23 @@ def test_what_may_explain_a_difference_is_told_with_the_reason(tmp_path: Path) -
     assert [line.partition(":")[0] for line in found[3:]] == ["device", "settings.deterministic"]
 
 
-def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_path: Path) -> None:
-    told: dict[str, Any] = {"settings": {"PYTHONHASHSEED": None}, "seeds": {"torch": 0}}
-    runs = [tmp_path / name for name in "abc"]
-    for outdir, seed in zip(runs, (0, 0, 1), strict=True):
-        outdir.mkdir()
-        (outdir / "run.json").write_text(json.dumps(told | {"seeds": {"torch": seed}}))
-    a, b, c = map(str, runs)
+def test_hashes_that_nobody_fixed_are_told_only_where_nothing_else_is_why(tmp_path):
+    settings = {"PYTHONHASHSEED": None}
+    a, b, c = (recorded(tmp_path / name, settings=settings, seeds={"torch": name == "c"}) for name in "abc")
     named = "settings.PYTHONHASHSEED: not set"
     assert next(explanations((a, b))).startswith(named)
     assert [line[:11] for line in explanations((a, c))] == ["seeds.torch"]
     assert [*explanations((a, c), repeats=False)][1].startswith(named)
-    change_record(runs[1], settings={"PYTHONHASHSEED": "0"})
+    change_record(Path(b), settings={"PYTHONHASHSEED": "0"})
     assert [line[:29] for line in explanations((a, b), repeats=False)] == ["settings.PYTHONHASHSEED: None"]
 
 
-def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp_path: Path) -> None:
+def test_commands_are_compared_without_the_run_directories_also_after_a_move(tmp_path):
+    moved = []
     for name, given in (("a", "runs/a"), ("b", str(tmp_path / "runs" / "b"))):
-        outdir = tmp_path / f"{name}-moved"
-        outdir.mkdir()
         command = ["train.py", given, f"--outdir={given}", "--name=a", "--seed=0", "\0", ""]
-        told = {"directory": str(tmp_path), "outdir": str(tmp_path / "runs" / name), "command": command}
-        (outdir / "run.json").write_text(json.dumps(told))
-        (outdir / "args.txt").write_text(json.dumps({"outdir": given, "fast": True}))
-    moved = str(tmp_path / "a-moved"), str(tmp_path / "b-moved")
+        places = {"directory": str(tmp_path), "outdir": str(tmp_path / "runs" / name)}
+        moved.append(recorded(tmp_path / f"{name}-moved", {"outdir": given, "fast": True}, command=command, **places))
     assert not any(line.startswith(("command", "arguments")) for line in explanations(moved))
     change_record(tmp_path / "b-moved", command=["train.py", "runs/b", "--fast"])
     assert [*explanations(moved)] == [

@@ -1,3 +1,4 @@
+import contextlib
 import itertools
 import logging
 import os
@@ -9,23 +10,29 @@ import numpy as np
 import pytest
 import torch
 from experiment_fakes import Counting, Recorder
+from resume_parts import small_dqn
 from run_parts import Hook, Sink, record, steps_of, table
-from tensorboard_files import scalars
-from torch import nn
 
-from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.envs import SerialVectorEnv
+from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
+from pfrl_like.envs.abc import ABC
 from pfrl_like.errors import EnvError, NonFiniteError
-from pfrl_like.experiments import Evaluator, train_agent, train_agent_with_evaluation
+from pfrl_like.experiments import (
+    EvaluationHook,
+    Evaluator,
+    eval_performance,
+    train_agent,
+    train_agent_async,
+    train_agent_batch,
+    train_agent_batch_with_evaluation,
+    train_agent_with_evaluation,
+)
 from pfrl_like.experiments.callbacks import Progress
-from pfrl_like.experiments.evaluator import run_evaluation_episodes
+from pfrl_like.experiments.evaluator import batch_run_evaluation_episodes, run_evaluation_episodes
 from pfrl_like.explorers import Greedy
 from pfrl_like.optimizers.compiled_region import LISTENERS
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.runs.loop import Clock
-from pfrl_like.runs.run_files import METRICS, SCORES, column_of
 
 
 def names(agent):
@@ -59,21 +66,6 @@ def test_no_episode_begins_after_the_last_step(agent, tmp_path):
 def test_step_offset_sets_the_agents_clock_and_shortens_training(agent, tmp_path):
     train_agent(agent, Counting(), 10, tmp_path, step_offset=7)
     assert agent.t == 7 and len(agent.observed) == 3
-
-
-def test_hooks_get_the_users_own_environment_at_every_step(agent, tmp_path):
-    class OldForm:
-        observation_space = action_space = None
-
-        def reset(self):
-            return np.zeros(1, np.float32)
-
-        def step(self, action):
-            return np.zeros(1, np.float32), 0.0, True, {}
-
-    env, calls = OldForm(), []
-    train_agent(agent, env, 3, tmp_path, step_hooks=[lambda *args: calls.append(args)])
-    assert calls == [(env, agent, 1), (env, agent, 2), (env, agent, 3)]
 
 
 @pytest.mark.parametrize("steps, saved", [(5, "2_checkpoint 4_checkpoint 5_finish"), (4, "2_checkpoint 4_finish")])
@@ -127,21 +119,6 @@ def test_run_record_and_report_tell_the_outcome(agent, tmp_path):
     assert "<svg" in report and "http" not in report.replace("http://www.w3.org/2000/svg", "")
 
 
-def test_masks_reach_an_agent_only_if_there_are_some(tmp_path):
-    mask = np.array([True, False])
-    agent = Recorder()
-    train_agent(agent, Counting(2, mask=mask), 2, tmp_path)
-    assert all((seen == mask).all() for seen in agent.masks)
-    agent = Recorder()
-    train_agent(agent, Counting(2), 2, tmp_path)
-    assert agent.masks == [None, None]
-
-
-def test_unknown_keyword_is_refused(agent, tmp_path):
-    with pytest.raises(TypeError, match="evaluater"):
-        train_agent(agent, Counting(), 5, tmp_path, evaluater=None)
-
-
 #: What spoils an environment or an agent, and how that is told.
 SPOILT = [
     (lambda env, agent: setattr(env, "reward", float("nan")), NonFiniteError, "reward (is|has) nan"),
@@ -149,23 +126,14 @@ SPOILT = [
     (lambda env, agent: setattr(env, "bad_obs", np.zeros(2, np.float32)), ValueError, r"shape \(2,\)"),
     (lambda env, agent: setattr(agent, "action", 5), ValueError, "action.* is .*5"),
 ]
-THREE_VALUES = (lambda env, agent: setattr(env, "step", lambda action: (1, 2, 3)), EnvError, "3 values")
 
 
-@pytest.mark.parametrize("spoil, error, message", [*SPOILT, THREE_VALUES])
+@pytest.mark.parametrize("spoil, error, message", SPOILT)
 def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_path, caplog, spoil, error, message):
-    class Plain:  # not a gymnasium env, so that the number of values is looked at
-        def __init__(self):
-            self.env = Counting(3)
-            self.observation_space, self.action_space = self.env.observation_space, self.env.action_space
-            self.reset, self.step = self.env.reset, self.env.step
-
-    env = Plain()
-    hooks = [lambda *_: spoil(env if error is EnvError else env.env, agent)]
+    env = Counting(3)
     with pytest.raises(error, match=message):
-        train_agent(agent, env, 10, tmp_path, step_hooks=hooks)
-    before_the_step = error is EnvError or "action" in message
-    assert names(agent) == ["1_except" if before_the_step else "2_except"]
+        train_agent(agent, env, 10, tmp_path, step_hooks=[lambda *_: spoil(env, agent)])
+    assert names(agent) == ["1_except" if "action" in message else "2_except"]
     assert "training ended by" in caplog.text
     assert error.__name__ in record(tmp_path)["outcome"] and error.__name__ in (tmp_path / "report.html").read_text()
 
@@ -198,11 +166,7 @@ def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
 
 def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, tmp_path, caplog):
     env = Counting()
-
-    def broken(action):
-        raise KeyError("lost")
-
-    env.step = broken
+    env.step = mock.Mock(side_effect=KeyError("lost"))
     agent.save = lambda dirname: 1 / 0
     with pytest.raises(KeyError, match="lost"):
         train_agent(agent, env, 10, tmp_path)
@@ -241,9 +205,6 @@ class TestWithEvaluation:
     def test_best_agent_is_saved_once_for_equal_scores(self, agent, tmp_path):
         self.run(agent, tmp_path)
         assert names(agent) == ["best", "6_finish"]
-        agent.saved.clear()
-        self.run(agent, tmp_path, save_best_so_far_agent=False)
-        assert names(agent) == ["6_finish"]
 
     def test_successful_score_ends_training(self, agent, tmp_path):
         self.run(agent, tmp_path, steps=30, successful_score=3.0)
@@ -308,22 +269,12 @@ class TestWithEvaluation:
         self.run(agent, tmp_path, evaluation_hooks=[Hook(hook)])
         assert calls == [(3, 3.0, True), (6, 3.0, False)]
 
-    def test_tensorboard_files_are_written_on_request(self, agent, tmp_path):
-        pytest.importorskip("tensorboard")
-        self.run(agent, tmp_path, use_tensorboard=True)
-        shown = scalars(tmp_path)
-        returns = column_of(str(tmp_path), METRICS, "return")
-        assert shown["train/return"] == [*zip(*returns, strict=True)] != []
-        assert [step for step, _ in shown["eval/mean"]] == column_of(str(tmp_path), SCORES, "mean")[0]
-
     def test_progress_tells_steps_and_score(self, agent, tmp_path, capsys):
         self.run(agent, tmp_path, progress=True)
         shown = capsys.readouterr().err
         assert "6/6 steps" in shown and "best score 3.0" in shown and shown.endswith("finished at step 6\n")
         self.run(agent, tmp_path, progress=True, successful_score=2.5)
         assert capsys.readouterr().err.endswith("stopped at step 3: score 3.0 >= 2.5\n")
-        self.run(agent, tmp_path, progress=False)
-        assert capsys.readouterr().err == ""
 
     def test_logger_gets_the_scores(self, agent, tmp_path, caplog):
         with caplog.at_level(logging.INFO, logger="mine"):
@@ -345,7 +296,7 @@ def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
     assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
 
 
-def test_environment_may_change_its_masks_in_place(agent, tmp_path):
+def test_masks_reach_an_agent_if_there_are_some_and_may_change_in_place(agent, tmp_path):
     env, mask = Counting(2), np.array([True, False])
 
     def flip():
@@ -355,6 +306,8 @@ def test_environment_may_change_its_masks_in_place(agent, tmp_path):
     env._info = flip
     train_agent(agent, env, 2, tmp_path)
     assert [seen.tolist() for seen in agent.masks] == [[False, True], [True, False]]
+    train_agent(agent, Counting(2), 2, tmp_path)
+    assert agent.masks[2:] == [None, None]
 
 
 def test_a_space_that_only_its_user_knows_is_not_looked_into(agent, tmp_path):
@@ -364,6 +317,12 @@ def test_a_space_that_only_its_user_knows_is_not_looked_into(agent, tmp_path):
     env.reward = 1  # not the fast path
     train_agent(agent, env, 2, tmp_path)
     assert len(agent.observed) == 4
+
+
+def test_a_step_of_three_values_is_refused(agent, tmp_path):
+    env = mock.Mock(**{"reset.return_value": 0, "step.return_value": (1, 2, 3)})  # no gymnasium env, which is trusted
+    with pytest.raises(EnvError, match="3 values"):
+        train_agent(agent, env, 10, tmp_path)
 
 
 @pytest.mark.parametrize("value", [np.zeros(2, np.float32), (np.zeros(1, np.float32), None)])
@@ -530,9 +489,7 @@ def test_evaluation_normalises_with_the_statistics_of_training_and_adds_nothing(
 
 
 def test_a_run_after_one_that_stopped_in_mid_episode_joins_nothing_to_it(tmp_path):
-    q_function = nn.Sequential(nn.Linear(1, 2), DiscreteActionValueHead())
-    optimizer, buffer = torch.optim.SGD(q_function.parameters(), lr=0.0), ReplayBuffer(num_steps=3)
-    agent = DQN(q_function, optimizer, buffer, 0.9, Greedy(), replay_start_size=100)
+    agent = small_dqn(Counting(), replay_buffer=ReplayBuffer(num_steps=3), replay_start_size=100)
     for _ in range(2):
         train_agent(agent, Counting(10), 4, tmp_path)
     items = [[float(step["state"][0]) for step in item] for item in agent.replay_buffer.memory]
@@ -544,6 +501,177 @@ def test_an_evaluator_that_goes_on_takes_the_best_score_up_to_its_offset(agent, 
     (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n10\tnan\n15\t9.0\n")
     (tmp_path / "best").mkdir()
     evaluator = Evaluator(agent, Counting(8), None, 1, 5, tmp_path, step_offset=step_offset)
-    assert evaluator.max_score == best
+    assert evaluator.max_score == best and (tmp_path / "best").exists() == (best == 9.0)  # otherwise it goes aside
     evaluator.evaluate_if_necessary(t=20, episodes=0)  # 8.0
     assert names(agent) == (["best"] if best < 8 else [])
+
+
+# Several environments
+
+
+def vector(*lengths):
+    return SerialVectorEnv([Counting(length) for length in lengths])
+
+
+def test_steps_are_counted_over_all_environments(agent, tmp_path):
+    calls = []
+    train_agent_batch(agent, vector(2, 3), 6, tmp_path, step_hooks=[lambda env, agent, t: calls.append(t)])
+    assert calls == [1, 2, 3, 4, 5, 6]
+    assert [row[0] for row in agent.observed] == [1, 1, 2, 2, 1, 3]
+
+
+def test_first_observation_of_every_episode_has_to_be_finite(agent, tmp_path):
+    env = vector(2, 9)
+
+    def spoiled():
+        return np.array([np.nan], np.float32), {}
+
+    def hook(clock):
+        env.envs[0].reset = spoiled
+
+    with pytest.raises(NonFiniteError, match=r"obs\[0\]"):
+        train_agent_batch(agent, env, 8, tmp_path, hooks=[hook])
+    assert len(agent.observed) == 4
+
+
+def test_environments_may_change_their_observations_in_place(agent, tmp_path):
+    env, seen = vector(2, 9), []
+    for each in env.envs:
+        each.in_place = [np.zeros(1, np.float32)]
+    agent.batch_observe = lambda obs, *_: seen.append(list(obs))
+    train_agent_batch(agent, env, 6, tmp_path)
+    assert [[one.item() for one in obs] for obs in seen] == [[1, 1], [2, 2], [1, 3]]
+
+
+def test_interval_and_window_of_the_log(agent, tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        train_agent_batch(agent, vector(1, 3), 12, tmp_path, log_interval=6, return_window_size=2)
+    lines = [record.getMessage() for record in caplog.records if "average_R" in record.getMessage()]
+    assert len(lines) == 2 and "step:6 episode:4 last_R:3.0 average_R:2.0" in lines[0]
+
+
+def test_error_closes_the_environment_and_saves_the_agent(agent, tmp_path):
+    env = vector(3)
+    closed = []
+    env.close = lambda: closed.append(True)
+    env.envs[0].step = lambda action: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        train_agent_batch(agent, env, 8, tmp_path)
+    assert closed and os.path.basename(agent.saved[-1]) == "0_except"
+
+
+def test_evaluation_in_single_and_vector_environments(agent, tmp_path):
+    for eval_env in (Counting(4), vector(4, 4)):
+        _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 2, tmp_path, eval_env=eval_env)
+        assert [entry["eval_score"] for entry in history] == [4.0, 4.0]
+
+
+def test_environments_in_other_processes_need_an_evaluation_environment(agent, tmp_path):
+    with contextlib.closing(MultiprocessVectorEnv([ABC], "fork" if os.name == "posix" else None)) as env:
+        with pytest.raises(ValueError, match=r"its environments live in other processes\): give an eval_env"):
+            train_agent_batch_with_evaluation(agent, env, 4, None, 3, 2, tmp_path)
+        assert len(env.reset()) == 1  # it has not been harmed
+
+
+def test_training_environment_is_copied_for_evaluation(agent, tmp_path):
+    _, history = train_agent_batch_with_evaluation(agent, vector(2, 2), 4, None, 3, 4, tmp_path)
+    assert [entry["eval_score"] for entry in history] == [2.0]
+    assert [row[0] for row in agent.observed] == [1, 1, 2, 2]
+
+
+def test_short_episodes_are_not_preferred_in_vector_evaluation():
+    # environment 0 ends three episodes while environment 1 ends its first: the order of beginning counts
+    assert batch_run_evaluation_episodes(vector(1, 3), Recorder(), None, 2)[0] == [1.0, 3.0]
+
+
+@pytest.mark.parametrize("n_steps, returns", [(1, [3.0]), (3, [3.0]), (5, [3.0]), (6, [3.0, 3.0]), (7, [3.0, 3.0])])
+def test_evaluation_by_steps_counts_whole_episodes(n_steps, returns):
+    scores, _ = run_evaluation_episodes(Counting(3), Recorder(), n_steps, None)
+    expected = [float(n_steps)] if n_steps < 3 else returns
+    assert scores == expected
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "env", "times"),
+    [(run_evaluation_episodes, Counting(3), [1, 2, 3]), (batch_run_evaluation_episodes, vector(3, 3), [2, 4, 6])],
+)
+def test_hooks_of_an_evaluation_see_its_clock_after_every_step(evaluate, env, times):
+    seen = []
+    evaluate(env, Recorder(), None, 1, hooks=[lambda clock: seen.append(clock.t)])
+    assert seen == times
+
+
+def test_statistics_of_an_evaluation():
+    class Growing(Counting):
+        def reset(self, **kwargs):
+            self.length += 1
+            return super().reset(**kwargs)
+
+    stats = eval_performance(Growing(0), Recorder(), None, 4)  # returns 1, 2, 3, 4
+    assert stats["mean"] == 2.5 and stats["median"] == 2.5 and stats["min"] == 1 and stats["max"] == 4
+    assert stats["stdev"] == pytest.approx(np.sqrt(5 / 3)) and stats["length_mean"] == 2.5 and stats["episodes"] == 4
+
+
+# Agents, environments and hooks that are mocks, as in tests of users' own scripts: what they say means nothing
+
+
+def mock_env(episodes):
+    """Episodes of three steps that earn 0, 0 and 1, each with a fresh observation that is no array."""
+    env = mock.Mock()
+    env.reset.side_effect = [("state", 0)] * episodes
+    steps = [(("state", 1), 0, False, {}), (("state", 2), 0, False, {}), (("state", 3), 1, True, {})]
+    env.step.side_effect = steps * episodes
+    return env
+
+
+def test_a_mock_agent_trains_in_a_mock_environment(tmp_path):
+    agent, env, hook = mock.Mock(), mock_env(2), mock.Mock()
+    assert train_agent(agent, env, 6, str(tmp_path), step_hooks=[hook]) == []
+    assert (agent.act.call_count, agent.observe.call_count, env.reset.call_count) == (6, 6, 2)
+    assert [call.args for call in hook.call_args_list] == [(env, agent, t) for t in range(1, 7)]
+    agent.save.assert_called_once_with(str(tmp_path / "6_finish"))
+
+
+def test_a_mock_agent_trains_and_is_evaluated_in_several_mock_environments(tmp_path):
+    agent, envs = mock.MagicMock(), [mock_env(2), mock_env(2)]
+    agent.batch_act.return_value = [0, 0]
+    train_agent_batch(agent, SerialVectorEnv(envs), 12, str(tmp_path))
+    assert agent.batch_observe.call_count == 6
+    assert [env.reset.call_count for env in envs] == [2, 2]
+    assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
+
+
+def test_a_mock_evaluator_gives_the_scores(tmp_path):
+    agent, evaluator = mock.Mock(), mock.Mock()
+    agent.get_statistics.return_value = [("loss", 2.0)]
+    evaluator.evaluate_if_necessary.side_effect = [None, 3.0]
+    history = train_agent(agent, mock_env(2), 6, str(tmp_path), evaluator=evaluator)
+    assert history == [{"loss": 2.0, "eval_score": 3.0}]
+
+
+def test_mocks_are_evaluated(tmp_path):
+    agent, env, hook = mock.MagicMock(), mock_env(2), mock.Mock()
+    evaluator = Evaluator(agent, env, None, 2, eval_interval=3, outdir=str(tmp_path), evaluation_hooks=[hook])
+    assert [evaluator.evaluate_if_necessary(t, t) for t in (2, 3)] == [None, 1.0]
+    assert hook.call_args.kwargs["eval_stats"]["length_mean"] == 3
+    assert (tmp_path / "scores.txt").read_text().splitlines()[1].split("\t")[:2] == ["3", "3"]
+
+
+@pytest.mark.parametrize("nothing", [None, mock.Mock()])
+def test_statistics_that_are_no_pairs_count_as_none(tmp_path, nothing):
+    agent = mock.MagicMock()
+    agent.get_statistics.return_value = nothing
+    _, history = train_agent_with_evaluation(agent, mock_env(1), 3, None, 1, 3, str(tmp_path), eval_env=mock_env(1))
+    assert history == [{"eval_score": 1.0}]
+
+
+def test_a_hook_that_does_not_support_a_runner_is_named_before_anything_else_is_looked_at():
+    class Unsupported(EvaluationHook):
+        def __call__(self, **kwargs):
+            pass
+
+    none, hooks = mock.Mock(), [Unsupported()]
+    with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_async"):
+        train_agent_async(none, 1, none, agent=none, evaluation_hooks=hooks)
+    with pytest.raises(ValueError, match="Unsupported object .* does not support train_agent_with_evaluation"):
+        train_agent_with_evaluation(none, none, 1, 1, None, 1, none, evaluation_hooks=hooks)

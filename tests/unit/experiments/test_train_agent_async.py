@@ -1,6 +1,8 @@
 """Training in several processes: steps are counted once, ends are clean, and errors come home."""
 
 import contextlib
+import functools
+import logging
 import multiprocessing
 import os
 import shutil
@@ -14,7 +16,11 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
-from run_parts import Hook, names_in, steps_of, table
+from async_parts import make_a3c, make_acer, parameters
+from async_runs import failing, make_env
+from on_policy_parts import make_on_policy
+from run_parts import Hook, Sink, names_in, record, steps_of, table
+from tensorboard_files import scalars
 from time_parts import wait_until
 
 from pfrl_like.agent import AsyncAgent
@@ -54,16 +60,17 @@ class Counting(AsyncAgent):
         Path(dirname, "count").write_text(str(self.model.weight.item()))
 
     def load(self, dirname):
-        raise OSError
+        with torch.no_grad():
+            self.model.weight.fill_(float(Path(dirname, "count").read_text()))
 
     def get_statistics(self):
         return [("process", self.process_idx)]
 
 
-def run(tmp_path, **options):
-    if options.get("agent") is None:
+def run(tmp_path, agent=None, **options):
+    if agent is None:
         options.setdefault("make_agent", lambda index: Counting())
-    return async_runs.run(tmp_path, **options)
+    return async_runs.run(tmp_path, agent, **options)
 
 
 class Note:
@@ -96,8 +103,6 @@ def test_lambdas_and_shared_parameters_reach_processes_that_are_not_forked(tmp_p
 def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
     agent = run(tmp_path, processes=1, steps=50)
     assert agent.model.weight.item() == 50
-    agent = run(tmp_path, processes=1, steps=50, use_shared_memory=False, agent=Counting())
-    assert agent.model.weight.item() == 0
     agent = run(tmp_path, processes=1, steps=50, agent=Counting())
     assert agent.model.weight.item() == 50
     assert float((tmp_path / "50_finish" / "count").read_text()) == 50
@@ -132,16 +137,8 @@ def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tm
     assert {"10_finish", "scores.txt", "best", "run.json", "metrics.csv"} <= names_in(tmp_path)
 
 
-class Resuming(Counting):
-    """One that can also load."""
-
-    def load(self, dirname):
-        with torch.no_grad():
-            self.model.weight.fill_(float(Path(dirname, "count").read_text()))
-
-
 def test_a_run_goes_on_from_its_newest_agent(tmp_path):
-    options = {"processes": 1, "make_agent": lambda index: Resuming(), "resume": True}
+    options = {"processes": 1, "resume": True}
     run(tmp_path, steps=30, **options)
     shutil.rmtree(tmp_path / "30_finish")
     (tmp_path / "20_checkpoint").mkdir()
@@ -159,10 +156,7 @@ def test_a_good_score_ends_training_in_all_processes(tmp_path):
 
 def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
     event = threading.Event()
-    timer = threading.Timer(0.5, event.set)
-    timer.start()
-    run(tmp_path, steps=10**8, stop_event=event)
-    timer.join()
+    run(tmp_path, steps=10**8, stop_event=event, hooks=[lambda clock: event.set()])
     assert "stop_event was set" in (tmp_path / "run.json").read_text()
     event = threading.Event()
     run(tmp_path, stop_event=event)
@@ -171,11 +165,8 @@ def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
 
 def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(tmp_path):
     event = multiprocessing.Event()
-    timer = threading.Timer(0.3, event.set)
-    timer.start()
     with pytest.raises(AsyncTrainingError, match="learner set exception_event"):
-        run(tmp_path, steps=10**8, exception_event=event)
-    timer.join()
+        run(tmp_path, steps=10**8, exception_event=event, hooks=[lambda clock: event.set()])
     assert list(tmp_path.glob("*_except"))
 
 
@@ -196,7 +187,7 @@ def test_seeds_and_episode_limit_reach_each_process(tmp_path):
 def test_profiles_and_checkpoints_are_written(tmp_path):
     def slow(index, test):
         time.sleep(0.1)
-        return async_runs.make_env(index, test)
+        return make_env(index, test)
 
     run(tmp_path, profile=True, checkpoint_freq=20, make_env=slow)
     assert {path.name for path in tmp_path.glob("profile-*")} == {"profile-0.out", "profile-1.out"}
@@ -212,7 +203,7 @@ def test_exactly_one_of_an_agent_and_what_makes_it_is_needed(tmp_path):
 
 
 def learn(tmp_path, agent, **options):
-    usual = {"make_env": async_runs.make_env, "steps": 10**8, "eval_interval": None, "start_method": "fork"}
+    usual = {"make_env": make_env, "steps": 10**8, "eval_interval": None, "start_method": "fork"}
     return train_agent_actor_learner(agent, outdir=tmp_path, **{**usual, **options})
 
 
@@ -222,7 +213,7 @@ def learn(tmp_path, agent, **options):
 )
 def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, kills, words):
     with pytest.raises(AsyncTrainingError, match=f"process 1 {words[0]}") as caught:
-        learn(tmp_path, make_agent(), make_env=async_runs.failing(1, kills))
+        learn(tmp_path, make_agent(), make_env=failing(1, kills))
     assert list(caught.value.reasons) == [1] and words[-1] in str(caught.value)
     assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
 
@@ -231,21 +222,6 @@ def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
     before = learn(tmp_path, make_agent(), steps=200)
     after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
     assert all(map(torch.equal, before.model.parameters(), after.model.parameters())) and after.t == before.t
-
-
-def test_a_run_that_was_killed_in_its_first_save_begins_anew(tmp_path, caplog):
-    learn(tmp_path, make_agent(), steps=100, checkpoint_freq=50)
-    shutil.rmtree(tmp_path / "100_finish")
-    saved = tmp_path / "50_checkpoint"
-    for name in ("manifest.json", "model.pt", "target_model.pt", "optimizer.pt"):
-        (saved / name).unlink()
-    [state] = saved.glob("state-*.json")
-    state.rename(saved / f".tmp-{state.name}-12-0123abcd")
-    assert [path.name for path in saved.glob("model-*.pt")]
-    agent = learn(tmp_path, make_agent(), steps=60, resume=True)
-    assert agent.t == 60 and "no checkpoint was saved to its end, so that the run begins anew" in caplog.text
-    [aside] = tmp_path.glob("earlier-*")
-    assert (aside / "50_checkpoint").exists()
 
 
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
@@ -287,22 +263,17 @@ def test_pfrls_script_form_trains_evaluates_and_saves(tmp_path):
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=2)
     poller.start()
     learner.start()
-    result = train_agent_async(
-        str(tmp_path), processes=2, make_env=async_runs.make_env, make_agent=make_actor, steps=300, eval_interval=100,
-        eval_n_episodes=2, stop_event=learner.stop_event, exception_event=exception_event, start_method="fork",
+    result = run(
+        tmp_path, make_agent=make_actor, steps=300, eval_interval=100, eval_n_episodes=2,
+        stop_event=learner.stop_event, exception_event=exception_event,
     )  # fmt: skip
-    for thread in (poller, learner):
-        thread.stop()
-    for thread in (poller, learner):
-        thread.join()
+    for stop in (poller.stop, learner.stop, poller.join, learner.join):
+        stop()
     assert result is agent
-    assert agent.t == agent.cumulative_steps == 300
-    assert '"agent": "DQN"' in (tmp_path / "run.json").read_text()
+    assert agent.t == agent.cumulative_steps == 300 and record(tmp_path)["agent"] == "DQN"
     other = make_agent()
     other.load(tmp_path / "300_finish")
-    assert other.t == 300
-    assert len((tmp_path / "scores.txt").read_text().splitlines()) > 1
-    assert (tmp_path / "best").exists()
+    assert other.t == 300 and table(tmp_path / "scores.txt") and (tmp_path / "best").exists()
 
 
 def test_environments_that_cannot_be_sent_are_refused_with_a_way_out(tmp_path):
@@ -326,3 +297,253 @@ def test_an_agent_that_cannot_act_in_the_environment_is_refused(tmp_path):
 
     with pytest.raises(AsyncTrainingError, match="cannot act in"):
         learn(tmp_path, make_agent(), make_env=lambda index, test: Other())
+
+
+# A3C and ACER: what is shared is learnt together, saved, and survives a process that fails
+
+
+class Sharing:
+    """A hook that writes down which of an agent's parameters are shared, and the number of its process.
+
+    It waits for the other of two processes, which may start so late that it finds no step left.
+
+    Args:
+        folder: Where.
+        steps: That a process makes before.
+    """
+
+    def __init__(self, folder, steps=1):
+        self.folder, self.left = folder, steps
+
+    def __call__(self, env, agent, step):
+        self.left -= 1
+        if self.left != 0:
+            return
+        (self.folder / f"process-{agent.process_idx}").write_text(
+            f"{next(agent.model.parameters()).is_shared()} {next(agent.shared_model.parameters()).is_shared()}"
+        )
+        while len([*self.folder.glob("process-*")]) < 2:
+            time.sleep(0.01)
+
+
+RECURRENT_A3C = functools.partial(make_a3c, recurrent=True)
+MAKERS = pytest.mark.parametrize("make", [make_a3c, make_acer, RECURRENT_A3C], ids=["A3C", "ACER", "recurrent A3C"])
+SLOW_METHODS = [pytest.param(method, marks=pytest.mark.slow) for method in ("spawn", "forkserver")]
+START_METHODS = pytest.mark.parametrize("start_method", ["fork", *SLOW_METHODS])
+
+
+@START_METHODS
+@MAKERS
+def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, start_method, make):
+    agent = make(optimizer=torch.optim.Adam, lr=1e-2)
+    before = parameters(agent)
+    result = run(
+        tmp_path, agent, steps=160, start_method=start_method, eval_interval=80, eval_n_episodes=2,
+        global_step_hooks=[Sharing(tmp_path)],
+    )  # fmt: skip
+    assert result is agent
+    assert not torch.equal(parameters(agent), before)
+    assert all(map(torch.equal, agent.model.parameters(), agent.shared_model.parameters()))
+    state = next(iter(agent.optimizer.state.values()))
+    assert state["exp_avg"].is_shared()
+    assert 15 < state["step"].item() <= 320  # those of both processes; a step may be lost where two write at once
+    for index in range(2):
+        assert (tmp_path / f"process-{index}").read_text() == "False True"
+    other = make(optimizer=torch.optim.Adam)
+    other.load(tmp_path / "160_finish")
+    assert torch.equal(parameters(other), parameters(agent))
+    assert other.t == agent.t == 160
+    assert "average_entropy" in table(tmp_path / "scores.txt")[0]
+    other.load(tmp_path / "best")
+
+
+def test_agents_that_each_process_makes_share_those_of_the_first(tmp_path):
+    agent = run(tmp_path, make_agent=lambda index: make_a3c(process_idx=index), global_step_hooks=[Sharing(tmp_path)])
+    assert not torch.equal(parameters(agent), parameters(make_a3c()))
+    assert (tmp_path / "process-1").read_text() == "False True"
+
+
+@pytest.mark.parametrize("form", ["agent", "make_agent"])
+def test_without_shared_memory_the_agent_of_process_0_is_saved(tmp_path, form):
+    agent = make_a3c()
+    before = parameters(agent)
+    given = {"agent": agent} if form == "agent" else {"make_agent": lambda index: make_a3c()}
+    result = run(tmp_path, use_shared_memory=False, processes=1, **given)
+    assert result is (agent if form == "agent" else None)
+    assert torch.equal(parameters(agent), before)
+    agent.load(tmp_path / "60_finish")
+    assert not torch.equal(parameters(agent), before)
+    assert agent.t == 60
+    assert not list(tmp_path.glob(".process*"))
+
+
+def test_checkpoints_without_shared_memory_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint_freq is 10 and use_shared_memory is False"):
+        run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
+
+
+def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
+    agent = make_a3c()
+    run(tmp_path, agent, steps=400, checkpoint_freq=100)
+    found = [*tmp_path.glob("*_checkpoint")]
+    assert len(found) == 3
+    for path in found:
+        agent.load(path)
+        assert not torch.equal(parameters(agent), parameters(make_a3c()))
+
+
+def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
+    told = [record.message for record in caplog.records if record.message.startswith("statistics")]
+    assert any("'average_value', 0.0" not in message for message in told)
+
+
+@START_METHODS
+@MAKERS
+def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
+    path, agent = tmp_path / "statistics", make(average_value_decay=0.5, average_entropy_decay=0.5)
+
+    def hook(env, agent, step):
+        if agent.process_idx == 0 and agent.optim_t:
+            path.write_text(str(agent.get_statistics()))
+
+    def make_late(process_idx, test):
+        while process_idx == 1 and not path.exists():
+            time.sleep(0.01)
+        return make_env(process_idx, test)
+
+    result = run(tmp_path, agent, make_env=make_late, global_step_hooks=[hook], steps=61, start_method=start_method)
+    statistics = result.get_statistics()
+    assert str(statistics) == path.read_text()
+    assert 0 < dict(statistics)["average_entropy"] < 0.7
+    other = make()
+    other.load(tmp_path / "61_finish")
+    assert other.get_statistics() == statistics
+    assert (result.t, result.optim_t > 0) == (61, True)
+
+
+@START_METHODS
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("index", [0, 1])
+def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared, start_method):
+    options = {"use_shared_memory": shared, "global_step_hooks": [Sharing(tmp_path, 20)], "start_method": start_method}
+    agent = make_a3c()
+    with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
+        run(tmp_path, agent, steps=10**8, make_env=failing(index), **options)
+    assert "in step" in str(caught.value)
+    assert not shared or dict(agent.get_statistics())["average_entropy"] > 0  # those that were told last
+    (saved,) = tmp_path.glob("*_except")
+    other = make_a3c()
+    other.load(saved)
+    assert not torch.equal(parameters(other), parameters(make_a3c()))
+
+
+# Arguments of asynchronous training that say who is told of a run, and how actors and their learner keep step
+
+
+def endless(process_idx, test):
+    return Chain(4, terminates=False, time_limit=5)
+
+
+def evaluations_of(outdir, **options):
+    """The numbers of episodes and steps of each evaluation."""
+
+    def hook(eval_stats, **_):
+        with open(outdir / "lengths", "a") as file:
+            file.write(f"{eval_stats['episodes']} {round(eval_stats['length_mean'] * eval_stats['episodes'])}\n")
+
+    arguments = {"eval_interval": 20, "eval_n_episodes": 3, "start_method": "fork", "agent": make_a3c(), **options}
+    train_agent_async(outdir, 1, endless, steps=60, evaluation_hooks=[Hook(hook)], **arguments)
+    return {tuple(map(int, line.split())) for line in (outdir / "lengths").read_text().splitlines()}
+
+
+def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
+    pytest.importorskip("tensorboard")
+    (tmp_path / "usual").mkdir()
+    (tmp_path / "told").mkdir()
+    caplog.set_level(logging.INFO)
+    assert evaluations_of(tmp_path / "usual", progress=False) == {(3, 15)}
+    assert (tmp_path / "usual" / "best").exists()
+    assert not list((tmp_path / "usual").glob("events.out.tfevents*"))
+    assert capsys.readouterr().err == ""
+    assert "of.a.user" not in {record.name for record in caplog.records}
+    sink, clocks = Sink(), []
+    evaluations = evaluations_of(
+        tmp_path / "told", eval_n_episodes=None, eval_n_steps=10, save_best_so_far_agent=False, use_tensorboard=True,
+        logger=logging.getLogger("of.a.user"), progress=True, hooks=[lambda clock: clocks.append(clock.t)],
+        loggers=[sink],
+    )  # fmt: skip
+    assert evaluations == {(2, 10)}
+    assert not (tmp_path / "told" / "best").exists()
+    assert {"train/return", "eval/mean"} <= scalars(tmp_path / "told").keys()
+    assert "60/60 steps" in capsys.readouterr().err
+    assert "of.a.user" in {record.name for record in caplog.records}
+    assert clocks[-1] == 60 and sink.steps[-1] == "closed" and len(sink.steps) == 13  # episodes of five steps
+
+
+def test_processes_start_as_they_are_told(tmp_path):
+    def which(process_idx, test):
+        (tmp_path / f"process-{process_idx}").write_text(type(multiprocessing.current_process()).__name__)
+        return endless(process_idx, test)
+
+    for processes in (1, 3):
+        run(tmp_path, make_agent=lambda index: make_a3c(), steps=20, processes=processes, make_env=which)
+        assert len(list(tmp_path.glob("process-*"))) == processes
+    assert (tmp_path / "process-0").read_text() == "ForkProcess"
+
+
+@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C", "REINFORCE"])
+@pytest.mark.parametrize("given", ["agent", "make_agent"])
+@pytest.mark.parametrize("start_method", ["fork", None])
+def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
+    agent = make_on_policy(kind)
+    part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
+    with pytest.raises(TypeError, match=rf"^{name} is a {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+        train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
+    assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
+
+
+def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
+    with pytest.raises(TypeError, match="Train this one with train_agent_actor_learner or"):
+        train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
+
+
+def test_without_shared_memory_any_agent_trains(tmp_path):
+    agent = make_on_policy("PPO", update_interval=20)
+    run(tmp_path, agent, processes=1, use_shared_memory=False)
+    agent.load(tmp_path / "60_finish")
+    assert dict(agent.get_statistics())["n_updates"] > 0
+
+
+def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
+    agent, told = make_agent(), []
+    setup = agent.setup_actor_learner_training
+
+    def watched(n_actors, **options):
+        told.append((n_actors, options))
+        return setup(n_actors, **options)
+
+    agent.setup_actor_learner_training = watched
+    options = {"n_updates": 30, "actor_update_interval": 3, "updates_per_step": 0.5}
+    indices = tmp_path / "indices"
+    indices.mkdir()
+
+    def numbered(process_idx, test):
+        (indices / str(process_idx)).touch()
+        return endless(process_idx, test)
+
+    result = train_agent_actor_learner(
+        agent, numbered, 10**6, tmp_path / "run", 3, eval_interval=None, start_method="fork", **options
+    )
+    assert told == [(3, options)]
+    assert {path.name for path in indices.iterdir()} == {"0", "1", "2"}
+    assert result is agent and agent.optim_t == 30
+    assert agent.t >= 60  # two steps for each update
+    assert "stop_event was set" in record(tmp_path / "run")["outcome"]
+
+
+def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):
+    with caplog.at_level(logging.WARNING):
+        assert run(tmp_path, make_a3c()).optim_t > 0
+    assert "no update was made" not in caplog.text

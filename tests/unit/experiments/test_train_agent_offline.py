@@ -1,11 +1,11 @@
 import logging
-from pathlib import Path
 from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 import torch
+from resume_parts import small_dqn
 from run_parts import Hook, Sink, record, resumed, table
 from torch import nn
 
@@ -15,9 +15,9 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.experiments.train_agent_offline import DatasetSource
-from pfrl_like.explorers import AdditiveGaussian, ConstantEpsilonGreedy
+from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.policies import DeterministicHead
-from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction, FCStateQFunctionWithDiscreteAction
+from pfrl_like.q_functions import DiscreteActionValueHead, FCSAQFunction
 from pfrl_like.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer
 
 
@@ -30,23 +30,14 @@ def recorded(n: int = 60, reward: float = 1.0) -> MDPDataset:
 
 
 def agent(buffer: ReplayBuffer | None = None) -> DQN:
-    torch.manual_seed(0)
-    q_function = FCStateQFunctionWithDiscreteAction(4, 2, 8, 1)
-    return DQN(
-        q_function, torch.optim.SGD(q_function.parameters(), 0.01), buffer or ReplayBuffer(1000), 0.9,
-        ConstantEpsilonGreedy(0.1, lambda: 0), minibatch_size=8, replay_start_size=8, target_update_interval=10,
-    )  # fmt: skip
+    return small_dqn(gymnasium.make("CartPole-v1"), replay_buffer=buffer or ReplayBuffer(1000), minibatch_size=8)
 
 
-def weights(trained: DQN) -> list[float]:
-    return torch.nn.utils.parameters_to_vector(trained.model.parameters()).tolist()
-
-
-def test_a_run_leaves_what_other_runs_leave(tmp_path: Path) -> None:
+def test_a_run_leaves_what_other_runs_leave(tmp_path):
     seen: list[int] = []
     trained, history = train_agent_offline(
-        agent(), recorded(), 40, tmp_path, 20, eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=2,
-        eval_interval=20, eval_max_episode_len=30, log_interval=10, step_hooks=[lambda env, agent, t: seen.append(t)],
+        agent(), recorded(), 40, tmp_path, eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=2, eval_interval=20,
+        checkpoint_freq=20, eval_max_episode_len=30, log_interval=10, step_hooks=[lambda env, agent, t: seen.append(t)],
     )  # fmt: skip
     assert dict(trained.get_statistics())["n_updates"] == 40 and seen == list(range(1, 41))
     assert len(history) == 2 and all(0 < entry["eval_score"] <= 30 for entry in history)
@@ -56,7 +47,7 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path: Path) -> None:
     assert len(table(tmp_path / "metrics.csv")) > 3
 
 
-def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path: Path) -> None:
+def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path):
     told = {}
     for data in (recorded(), Selection(recorded()), ReplayBuffer.from_dataset(recorded())):
         train_agent_offline(agent(), data, 2, tmp_path / type(data).__name__)
@@ -64,7 +55,7 @@ def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path: Path) -
     assert told == {MDPDataset: "next_row", Selection: "next_row", ReplayBuffer: None}
 
 
-def test_the_agent_goes_on_online_with_the_same_data(tmp_path: Path) -> None:
+def test_the_agent_goes_on_online_with_the_same_data(tmp_path):
     dataset = recorded()
     trained, _ = train_agent_offline(agent(ReplayBuffer.from_dataset(dataset)), dataset, 10, tmp_path / "offline")
     train_agent(trained, gymnasium.make("CartPole-v1"), 20, tmp_path / "online")
@@ -72,22 +63,18 @@ def test_the_agent_goes_on_online_with_the_same_data(tmp_path: Path) -> None:
     assert len(trained.replay_buffer) == dataset.n_steps + 20
 
 
-def test_a_prioritized_buffer_is_a_dataset_too(tmp_path: Path) -> None:
+def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
     buffer = PrioritizedReplayBuffer.from_dataset(recorded())
     train_agent_offline(agent(), buffer, 20, tmp_path)
     weight = buffer.sample_batch(20).weight
     assert weight is not None and len(set(weight.tolist())) > 1  # priorities have been learnt
 
 
-def test_bad_arguments_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+def test_bad_arguments_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="both or neither"):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", eval_interval=5)
-    with pytest.raises(
-        TypeError, match=r"agent is .*\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"
-    ):
+    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
-    with pytest.raises(TypeError, match=r"agent is .* \(str\), expected something with update"):
-        train_agent_offline("DQN", recorded(), 5, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -106,54 +93,34 @@ def actor_critic(actions_of_critics: int = 2) -> TD3:
 
 
 @pytest.mark.parametrize(
-    "make_agent, dataset, error, message",
+    "make_agent, dataset, message",
     [
-        (
-            agent,
-            made_of(4, np.zeros((9, 2))),
-            TypeError,
-            "DQN has discrete actions, but .* continuous ones; use an agent",
-        ),
-        (agent, made_of(4, np.arange(9) % 3), ValueError, "DQN has 2 discrete actions, but the dataset has action 2"),
-        (
-            agent,
-            made_of(3, np.zeros(9, int)),
-            ValueError,
-            r"obs does not fit q_function; it came as \(1, 3\)",
-        ),
-        (
-            actor_critic,
-            made_of(4, np.zeros(9, int)),
-            TypeError,
-            "TD3 has continuous actions, .* discrete ones; use Disc",
-        ),
-        (actor_critic, made_of(4, np.zeros((9, 3))), ValueError, "TD3 has actions of size 2, but .* of size 3"),
-        (actor_critic, made_of(3, np.zeros((9, 2))), ValueError, r"obs does not fit policy; it came as \(1, 3\)"),
+        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* continuous ones; use an agent"),
+        (agent, made_of(4, np.arange(9) % 3), "DQN has 2 discrete actions, but the dataset has action 2"),
+        (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; it came as \(1, 3\)"),
+        (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete ones; use Disc"),
+        (actor_critic, made_of(4, np.zeros((9, 3))), "TD3 has actions of size 2, but .* of size 3"),
+        (actor_critic, made_of(3, np.zeros((9, 2))), r"obs does not fit policy; it came as \(1, 3\)"),
     ],
 )
-def test_data_that_do_not_fit_are_refused_before_anything_is_written(
-    make_agent, dataset, error, message, tmp_path: Path
-) -> None:
-    with pytest.raises(error, match=message):
+def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent, dataset, message, tmp_path):
+    with pytest.raises((TypeError, ValueError), match=message):
         train_agent_offline(make_agent(), dataset, 5, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize("largest, told", [(1.0, False), (2.0, True)])
-def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path: Path, caplog) -> None:
+def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path, caplog):
     actions = np.linspace(-largest, largest, 40).reshape(20, 2).astype(np.float32)
     train_agent_offline(actor_critic(), made_of(4, actions), 2, tmp_path)
     text = "actions of the data lie in [-2, 2], but are kept by policy in [-1, 1]"
     assert (text in caplog.text) == told
 
 
-def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path: Path) -> None:
+def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path):
     q_function = nn.Sequential(nn.Flatten(), nn.Linear(2 * 9, 2), DiscreteActionValueHead())
-    learner = DQN(
-        q_function, torch.optim.SGD(q_function.parameters(), 0.01), ReplayBuffer(100), 0.9,
-        ConstantEpsilonGreedy(0.1, lambda: 0), minibatch_size=4, replay_start_size=8,
-        phi=lambda image: image.astype(np.float32),
-    )  # fmt: skip
+    options = {"replay_buffer": ReplayBuffer(100), "phi": lambda image: image.astype(np.float32)}
+    learner = small_dqn(gymnasium.make("CartPole-v1"), q_function=q_function, **options)
     images = np.zeros((9, 1, 3, 3), np.uint8)
     dataset = MDPDataset.from_arrays(images, np.zeros(9, int), np.zeros(9), np.zeros(9))
     with pytest.raises(ValueError, match=r"obs does not fit q_function; it came as \(1, 1, 3, 3\)"):
@@ -162,24 +129,22 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path: Path) -> 
     assert dict(trained.get_statistics())["n_updates"] == 2
 
 
-def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path: Path) -> None:
+def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path):
     came = r"observations \(2, 4\) of float32 and actions \(2, 2\) of float32"
     with pytest.raises(ValueError, match=f"q_func1 cannot be learnt from; {came} gave: .*shapes"):
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 
-def test_the_same_seed_gives_the_same_numbers(tmp_path: Path) -> None:
-    def after(seed: int, folder: str) -> list[float]:
-        return weights(
-            train_agent_offline(agent(), recorded(), 20, tmp_path / folder, rng=np.random.default_rng(seed))[0]
-        )
+def test_the_same_seed_gives_the_same_numbers(tmp_path):
+    def after(seed, folder):
+        rng = np.random.default_rng(seed)
+        trained, _ = train_agent_offline(agent(), recorded(), 20, tmp_path / folder, rng=rng)
+        return torch.nn.utils.parameters_to_vector(trained.model.parameters()).tolist()
 
     assert after(1, "a") == after(1, "b") != after(2, "c")
 
 
-def test_what_is_told_of_a_run_reaches_whom_it_is_for(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, caplog, capsys):
     pytest.importorskip("tensorboard")
     seen, logger, evaluated, sizes = [], Sink(), [], []
     evaluation_hook = Hook(lambda **told: evaluated.append(told))
@@ -243,9 +208,7 @@ def choice(first: int, last: int) -> Selection:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
-    before: Any, now: Any, seeds: tuple[Any, Any], reasons: list[str], tmp_path: Path
-) -> None:
+def test_a_run_that_goes_on_with_other_data_or_streams_says_so(before, now, seeds, reasons, tmp_path):
     first, second = ({} if seed is None else {"rng": np.random.default_rng(seed)} for seed in seeds)
     train_agent_offline(agent(), before, 10, tmp_path, checkpoint_freq=5, **first)
     train_agent_offline(agent(), now, 15, tmp_path, resume=True, **second)
@@ -254,7 +217,7 @@ def test_a_run_that_goes_on_with_other_data_or_streams_says_so(
     assert [came[: len(reason)] for came, reason in zip(told["reasons"], reasons, strict=True)] == reasons
 
 
-def test_a_state_of_something_else_is_refused() -> None:
+def test_a_state_of_something_else_is_refused():
     with pytest.raises(KeyError, match="data"):
         DatasetSource(agent(), recorded(), 8).restore_state({"running": True})
 
@@ -268,19 +231,8 @@ def test_a_state_of_something_else_is_refused() -> None:
         ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_before_anything_is_written(
-    options: dict[str, int], error: type[Exception], message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_drawn_is_refused_before_anything_is_written(options, error, message, tmp_path):
     for dataset in (recorded(), ReplayBuffer.from_dataset(recorded())):
         with pytest.raises(error, match=message.replace("MDPDataset", type(dataset).__name__).split("; it")[0]):
             train_agent_offline(agent(), dataset, 10, tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
-
-
-def test_evaluation_changes_no_number(tmp_path: Path) -> None:
-    plain, _ = train_agent_offline(agent(), recorded(), 30, tmp_path / "a", rng=np.random.default_rng(1))
-    evaluated, _ = train_agent_offline(
-        agent(), recorded(), 30, tmp_path / "b", eval_env=gymnasium.make("CartPole-v1"), eval_n_episodes=1,
-        eval_interval=10, rng=np.random.default_rng(1),
-    )  # fmt: skip
-    assert weights(plain) == weights(evaluated)

@@ -34,7 +34,7 @@ def files_of(folder: Path) -> dict[str, str]:
     return dict(json.loads(result.stdout))
 
 
-def test_the_script_and_the_projects_own_modules_are_kept(tmp_path: Path) -> None:
+def test_the_script_and_the_projects_own_modules_are_kept(tmp_path):
     contents = {
         "job/train.py": SCRIPT, "job/parts/__init__.py": "", "job/parts/net.py": "WIDTH = 64", "lib/shared.py": "A = 1",
         "lib/never_imported.py": "", "venv/lib/python3/site-packages/installed.py": "",

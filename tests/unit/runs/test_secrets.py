@@ -2,12 +2,10 @@
 
 import logging
 import random
-import re
 import string
 import sys
 import uuid
 from collections import namedtuple
-from collections.abc import Iterator
 from types import MappingProxyType
 
 import pytest
@@ -31,20 +29,20 @@ OTHER_NAMES = (
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_value_is_secret_by_its_name(name: str) -> None:
+def test_a_value_is_secret_by_its_name(name):
     assert masked("x", name) == MASK and masked({name: ["x", 5]}) == {name: [MASK, MASK]}
     assert masked_command([f"{name}=x"]) == [f"{name}={MASK}"]
 
 
 @pytest.mark.parametrize("name", OTHER_NAMES)
-def test_a_name_may_look_like_that_of_a_secret(name: str) -> None:
+def test_a_name_may_look_like_that_of_a_secret(name):
     assert masked("x", name) == "x"
     assert masked_text(f"{name}: x") == f"{name}: x"
 
 
 @pytest.mark.parametrize("name, value", [("max_tokens", 512), ("--max-tokens", "512"), ("token", None), ("auth", True),
                                          ("password", ""), ("use_token", "false"), ("key_dim", 64)])  # fmt: skip
-def test_flags_and_counts_are_no_secrets(name: str, value: object) -> None:
+def test_flags_and_counts_are_no_secrets(name, value):
     assert masked(value, name) == value
 
 
@@ -63,7 +61,7 @@ def test_flags_and_counts_are_no_secrets(name: str, value: object) -> None:
         ("a Bearer abcdefgh", f"a Bearer {MASK}"),
     ],
 )
-def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
+def test_texts_are_secret_by_their_form(text, expected):
     assert secrets.masked_forms(text) == masked_text(text) == masked(text) == masked_text(expected) == expected
 
 
@@ -71,7 +69,7 @@ def test_texts_are_secret_by_their_form(text: str, expected: str) -> None:
     "https://example.org:8080/@user", "git@github.com:a/b.git", "mailto:me@example.org", "image:1.2@sha256:00",
     "at 12:30:01, a: b", "global-learning-rate-of-all", "task-0123456789abcdefgh", "3 * 4 @ 5",
 ])  # fmt: skip
-def test_other_texts_stay(text: str) -> None:
+def test_other_texts_stay(text):
     assert secrets.masked_forms(text) == masked_text(text) == masked(text) == text
 
 
@@ -96,7 +94,7 @@ def test_other_texts_stay(text: str) -> None:
         ("curl -u me:a http://host", "curl -u ******** http://host"),
     ],
 )
-def test_the_value_of_a_secret_name_is_masked_whole(text: str, expected: str) -> None:
+def test_the_value_of_a_secret_name_is_masked_whole(text, expected):
     assert masked_text(text) == expected == masked_text(expected)
 
 
@@ -104,19 +102,19 @@ def test_the_value_of_a_secret_name_is_masked_whole(text: str, expected: str) ->
     "tokens=[1, 2]", "eos_token: '</s>'", "user: Ada: hello", "--user 1000:1000", "the token is invalid", "tokens: []",
     "step 3: loss=0.5 (best: 0.4)", "-u train.py",
 ])  # fmt: skip
-def test_a_text_without_secrets_stays(text: str) -> None:
+def test_a_text_without_secrets_stays(text):
     assert masked_text(text) == text
 
 
 @pytest.mark.parametrize(
     "part", ["token=[", "user='(", "--user (", "token: \\", "'token': 'a", "tokens=(1", "\\\\", "--token "]
 )
-def test_no_part_of_a_text_is_looked_through_again_and_again(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_part_of_a_text_is_looked_through_again_and_again(part, monkeypatch):
     marks = secrets._MARK
     seen = []
 
     class Counting:
-        def finditer(self, text: str, start: int) -> Iterator[re.Match[str]]:
+        def finditer(self, text, start):
             for mark in marks.finditer(text, start):
                 seen.append(mark)
                 yield mark
@@ -141,11 +139,11 @@ def test_no_part_of_a_text_is_looked_through_again_and_again(part: str, monkeypa
         (["ssh://git@github.com/a/b", "lr:0.1,eps:0.2@step=100", "--token-mixer=mlp"], None),
     ],
 )
-def test_an_option_and_its_value_are_two_arguments(argv: list[str], expected: list[str] | None) -> None:
+def test_an_option_and_its_value_are_two_arguments(argv, expected):
     assert masked_command(argv) == (expected or argv) == masked_command(expected or argv)
 
 
-def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch):
     argv = [
         "train.py", "--token", 'X"secret', "--api-keys=first-key,second-key", "--cookie", "sid=third-key",
         "--pin-token", "12345", "--config", '{"token": ["fourth-key"]}', "--db=x://me:fifth-key@host", "--header",
@@ -160,7 +158,7 @@ def test_secrets_of_the_command_line_are_masked_wherever_they_stand(monkeypatch:
     assert masked_text(harmless) == harmless
 
 
-def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch):
     given = {"WANDB_API_KEY": "0123-abc", "PWD": "/data/me", "EOS_TOKEN": "</sentence>", "TOKEN": "true"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -169,7 +167,7 @@ def test_variables_of_secret_names_are_masked_wherever_they_stand(monkeypatch: p
     assert masked_text("0123-abc") == MASK
 
 
-def test_secrets_of_arguments_are_masked_wherever_they_stand() -> None:
+def test_secrets_of_arguments_are_masked_wherever_they_stand():
     arguments = {"api": {"token": ["from-a-file"]}, "note": "login from-a-file"}
     assert secrets.masked_arguments(arguments) == {"api": {"token": [MASK]}, "note": f"login {MASK}"}
     assert masked_text("login from-a-file") == f"login {MASK}"
@@ -185,7 +183,7 @@ def test_secrets_of_arguments_are_masked_wherever_they_stand() -> None:
         (string.ascii_letters + string.digits + "+/", 40),
     ],
 )
-def test_long_random_strings_of_arguments_are_secret(letters: str, length: int) -> None:
+def test_long_random_strings_of_arguments_are_secret(letters, length):
     generator = random.Random(0)
     texts = ["".join(generator.choices(letters, k=length)) for _ in range(300)]
     assert sum(masked(text) != text for text in texts) > 0.93 * len(texts)
@@ -198,29 +196,29 @@ def test_long_random_strings_of_arguments_are_secret(letters: str, length: int) 
     "3e44dcb0" * 5 + "-1a2b3c4d" * 2,
     "/var/lib/overlay2/" + "3e44dcb0" * 8, "SpaceInvadersNoFrameskip-v4", "1234567890" * 3,
 ])  # fmt: skip
-def test_names_paths_and_digests_are_not_random(text: str) -> None:
+def test_names_paths_and_digests_are_not_random(text):
     assert masked(text) == text
 
 
-def test_a_digest_is_one_by_the_name_of_its_option() -> None:
+def test_a_digest_is_one_by_the_name_of_its_option():
     digest = "3e44dcb0" * 5
     told = ["--commit", digest, f"--run-id={digest}"]
     assert masked_command([*told, digest]) == [*told, MASK]
 
 
-def test_nested_values_keep_their_form() -> None:
+def test_nested_values_keep_their_form():
     Pair = namedtuple("Pair", ["token", "n"])
     value = {"a": MappingProxyType({"token": "x", 1: 2.5}), "b": Pair("x", 3), "c": ("x", [None]), "token": 123456}
     assert masked(value) == {"a": {"token": MASK, 1: 2.5}, "b": (MASK, 3), "c": ("x", [None]), "token": MASK}
 
 
-def test_a_digest_tells_command_lines_apart_that_are_masked_alike() -> None:
+def test_a_digest_tells_command_lines_apart_that_are_masked_alike():
     one, other = ("a.py", "--token=x"), ("a.py", "--token=y")
     assert masked_command(one) == masked_command(other)
     assert secrets.command_digest(one) != secrets.command_digest(other) == secrets.command_digest(("a.py", "--token=y"))
 
 
-def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_that_nobody_knows_are_left_out(monkeypatch):
     given = {"MY_API_TOKEN": "1", "PLAIN": "1", "PWD": "/tmp", "SLURM_JWT": "1", "PYTHONPATH": "https://me:pw@host/x"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
@@ -229,13 +227,13 @@ def test_variables_that_nobody_knows_are_left_out(monkeypatch: pytest.MonkeyPatc
     assert not {"MY_API_TOKEN", "PLAIN"} & {*told}
 
 
-def test_sets_and_bytes_are_masked_as_lists_and_texts_are() -> None:
+def test_sets_and_bytes_are_masked_as_lists_and_texts_are():
     assert masked({"x": {"https://u:planted1@h"}, "y": b"password=planted2", "token": b"planted3", "z": b"plain"}) == {
         "x": {f"https://{MASK}@h"}, "y": MASK, "token": MASK, "z": b"plain",
     }  # fmt: skip
 
 
-def test_only_what_stands_before_a_random_string_is_asked_for_its_name() -> None:
+def test_only_what_stands_before_a_random_string_is_asked_for_its_name():
     hashes = [f"{i:064x}" for i in range(0xABCDEF0, 0xABCDEF0 + 2_000)]
     assert masked(f"sha256 {hashes[0]} " + "x" * 50 + f" {hashes[1]}") == f"sha256 {hashes[0]} " + "x" * 50 + f" {MASK}"
 
@@ -243,7 +241,7 @@ def test_only_what_stands_before_a_random_string_is_asked_for_its_name() -> None
 # What `run.json` says of files that could not be written
 
 
-def test_why_something_is_not_saved_has_no_secrets() -> None:
+def test_why_something_is_not_saved_has_no_secrets():
     writes = FailedWrites(logging.getLogger("test"), stops=False)
     with writes.told("table"):
         raise CheckpointError("run", "cannot be written to https://me:pw@host")

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 from lab.failing_calls import CALLS, Fault
+from lab.subjects import WRITERS
 from lab.test_failing_calls import survived
-from lab.writers import WRITERS
 
 from pfrl_like.errors import CheckpointError
 
