@@ -1,6 +1,5 @@
 import pytest
 import torch
-from torch.distributions import Independent
 
 from pfrl_like.distributions import Delta, DeltaVector
 
@@ -22,31 +21,11 @@ def test_moments_and_mode() -> None:
     assert Delta(3.0).mean.item() == 3.0
 
 
-def test_it_can_be_expanded() -> None:
-    assert Delta(torch.tensor([1.0, 2.0])).expand((3, 2)).sample().tolist() == [[1.0, 2.0]] * 3
-    independent = Independent(Delta(torch.zeros(4, 2)), 1).expand((5, 4))
-    assert independent.sample().shape == (5, 4, 2)
-
-
 def test_what_needs_a_density_is_refused() -> None:
     for distribution in (Delta(torch.zeros(2)), DeltaVector(torch.zeros(2))):
         for function in (lambda d: d.entropy(), lambda d: d.log_prob(torch.zeros(2))):
             with pytest.raises(RuntimeError, match="has no density"):
                 function(distribution)
-
-
-@pytest.mark.parametrize("sample_shape", [(), (3,)])
-def test_a_vector_is_what_independent_makes_of_its_components(sample_shape: tuple[int, ...]) -> None:
-    loc = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
-    ours, theirs = DeltaVector(loc), Independent(Delta(loc), 1)
-    assert isinstance(ours, Independent) and isinstance(ours.base_dist, Delta)
-    assert (ours.batch_shape, ours.event_shape) == (theirs.batch_shape, theirs.event_shape) == ((2,), (2,))
-    for name in ("mean", "mode", "variance", "stddev"):
-        assert torch.equal(getattr(ours, name), getattr(theirs, name))
-    for method in ("sample", "rsample"):
-        samples = [getattr(distribution, method)(sample_shape) for distribution in (ours, theirs)]
-        assert torch.equal(*samples) and samples[0].requires_grad == samples[1].requires_grad == (method == "rsample")
-    assert torch.equal(ours.expand((4, 2)).sample(), theirs.expand((4, 2)).sample())
 
 
 def test_a_location_that_is_not_finite_is_refused_if_asked() -> None:

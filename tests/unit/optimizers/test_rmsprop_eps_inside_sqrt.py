@@ -1,11 +1,9 @@
-import copy
 from typing import Any
 
 import pytest
 import torch
-from agent_parts import make_agent, make_batch
 
-from pfrl_like.optimizers import GradientStep, RMSpropEpsInsideSqrt
+from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 
 
 def parameter(*numbers: float) -> torch.nn.Parameter:
@@ -61,41 +59,7 @@ def test_parameters_without_gradient_stay_and_a_closure_is_called() -> None:
     assert not optimizer.state[still]
 
 
-def test_state_is_saved_and_loaded() -> None:
-    params = [parameter(1.0, 2.0) for _ in range(2)]
-    optimizers = [RMSpropEpsInsideSqrt([p], lr=0.1, centered=True, momentum=0.5) for p in params]
-    for param, optimizer in zip(params, optimizers, strict=True):
-        param.grad = torch.ones(2)
-        optimizer.step()
-    optimizers[1].load_state_dict(copy.deepcopy(optimizers[0].state_dict()))
-    for param, optimizer in zip(params, optimizers, strict=True):
-        param.grad = torch.ones(2)
-        optimizer.step()
-    assert torch.equal(*params)
-    assert optimizers[1].state[params[1]]["step"] == 2
-
-
 @pytest.mark.parametrize("name", ["lr", "alpha", "eps", "momentum", "weight_decay"])
 def test_negative_numbers_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match="Invalid"):
         RMSpropEpsInsideSqrt([parameter(1.0)], **{name: -1.0})
-
-
-def test_gradient_step_takes_the_optimizers_own_step() -> None:
-    params = [parameter(1.0, 2.0) for _ in range(2)]
-    by_step, by_hand = (RMSpropEpsInsideSqrt([p], lr=0.1, eps=1e-2) for p in params)
-    gradient_step = GradientStep(by_step)
-    for _ in range(3):
-        gradient_step((params[0] ** 2).sum())
-        params[1].grad = 2 * params[1].detach()
-        by_hand.step()
-    torch.testing.assert_close(*params)
-
-
-def test_an_agent_learns_with_it() -> None:
-    agent = make_agent(
-        optimizer=lambda params: RMSpropEpsInsideSqrt(params, lr=1e-2, eps=1e-4, centered=True),
-        target_update_interval=1_000,
-    )
-    losses = [agent.update(make_batch(0))[1]["loss"].item() for _ in range(60)]
-    assert losses[-1] < losses[0] / 2
