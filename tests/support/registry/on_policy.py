@@ -109,7 +109,7 @@ OF_ON_POLICY: Table = {
     "lambd": Effect(0.2, "parameters", held_by=ON_POLICY + "gamma_and_lambda"),
     "phi": Effect(lambda obs: -3 * obs, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
     "batch_states": Effect(of_other_features, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
-    "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=ON_POLICY + "refused_updates_are_logged"),
+    "logger": Effect(logging.getLogger("of.a.user"), "log"),
     "max_grad_norm": Effect(0.01, "parameters", held_by=ON_POLICY + "max_grad_norm"),
     "act_deterministically": Effect(
         True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"
@@ -122,11 +122,11 @@ OF_ON_POLICY: Table = {
     "minibatch_size": Effect(10, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
     "epochs": Effect(1, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
     "value_func_coef": Effect(
-        5.0, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"
+        5.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"
     ),
     "entropy_coef": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
-    "clip_eps": Effect(1e-3, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
-    "clip_eps_vf": Effect(1e-3, "parameters", held_by=ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
+    "clip_eps": Effect(1e-3, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
+    "clip_eps_vf": Effect(1e-3, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "standardize_advantages": Effect(False, "parameters", held_by=ON_POLICY + "standardize_advantages"),
     "max_recurrent_sequence_len": Effect(
         2, "parameters", given=SEQUENCES, held_by=ON_POLICY + "max_recurrent_sequence_len"
@@ -146,13 +146,13 @@ OF_ON_POLICY: Table = {
     "vf_epochs": Effect(1, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "vf_batch_size": Effect(10, "parameters", held_by=ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "line_search_max_backtrack": Effect(held_by=ON_POLICY + "line_search_max_backtrack"),
-    "conjugate_gradient_max_iter": Effect(1, "parameters", held_by=ON_POLICY + "conjugate_gradient_arguments"),
-    "conjugate_gradient_damping": Effect(5.0, "parameters", held_by=ON_POLICY + "conjugate_gradient_arguments"),
+    "conjugate_gradient_max_iter": Effect(1, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
+    "conjugate_gradient_damping": Effect(5.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "num_processes": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
     "update_steps": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
-    "pi_loss_coef": Effect(0.1, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
-    "v_loss_coef": Effect(5.0, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
-    "entropy_coeff": Effect(1.0, "parameters", held_by=ON_POLICY + "the_weights_of_a2cs_loss"),
+    "pi_loss_coef": Effect(0.1, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
+    "v_loss_coef": Effect(5.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
+    "entropy_coeff": Effect(1.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "use_gae": Effect(True, "parameters", held_by=ON_POLICY + "use_gae_and_its_absence"),
     "tau": Effect(0.2, "parameters", given={"use_gae": True}, held_by=ON_POLICY + "use_gae_and_its_absence"),
     "beta": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
@@ -208,7 +208,7 @@ OF_A3C: Table = {
     "optimizer": slower("model"),
     "t_max": Effect(3, "updates parameters", held_by=ASYNC + "updates_come_after_t_max_steps_and_at_ends"),
     "beta": Effect(1.0, "parameters", held_by="golden/test_a3c_loss.py::test_loss_of_two_steps"),
-    "process_idx": Effect(3, "process", held_by=ASYNC + "process_idx_is_what_it_was_given"),
+    "process_idx": Effect(3, "process"),
     "phi": Effect(
         lambda obs: -3 * obs, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
     ),

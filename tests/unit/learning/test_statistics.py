@@ -125,13 +125,6 @@ def test_every_method_of_a_deque_knows_of_tensors_that_wait() -> None:
     assert methods <= vars(Record).keys()
 
 
-def test_a_record_without_maxlen_keeps_everything() -> None:
-    record = Record()
-    for i in range(5):
-        record.append(torch.full((300,), float(i)))
-    assert (len(record), record.maxlen, record[0], record[-1]) == (1500, None, 0.0, 4.0)
-
-
 def test_a_record_of_no_length_stays_empty() -> None:
     record = Record(maxlen=0)
     record.extend(torch.ones(3))
@@ -250,15 +243,6 @@ def test_every_agent_fills_its_records_and_those_that_pfrl_has(name: str, tmp_pa
             assert len(record) and averages[average] == np.mean(record), key
 
 
-def test_means_are_of_the_last_values_and_nan_before_the_first() -> None:
-    agent = make_agent(minibatch_size=3)
-    assert math.isnan(dict(agent.get_statistics())["average_q"])
-    for i in range(400):
-        agent.q_record.extend(torch.full((3,), float(i)))
-    expected = ([66.0] + [float(i) for i in range(67, 400) for _ in range(3)])[-1000:]
-    assert dict(agent.get_statistics())["average_q"] == np.mean(expected)
-
-
 @pytest.mark.parametrize("kind", ["DQN", "PPO"])
 @pytest.mark.parametrize("own", [deque(maxlen=10), [], Record(maxlen=10)], ids=["deque", "list", "record"])
 def test_what_a_user_puts_in_its_place_is_filled_with_floats_averaged_and_saved(kind: str, own: Any) -> None:
@@ -280,13 +264,6 @@ def test_what_a_user_puts_in_its_place_is_filled_with_floats_averaged_and_saved(
     assert [*there] == [*own][-4:]
 
 
-def test_what_a_user_appends_counts_in_the_mean() -> None:
-    agent = make_agent()
-    agent.loss_record.append(0.5)
-    agent.loss_record.extend(np.float32([1.0, 3.0]))
-    assert dict(agent.get_statistics())["average_loss"] == 1.5
-
-
 def test_large_records_are_saved_as_arrays(tmp_path: Any) -> None:
     agent, other = (make_on_policy("PPO", value_stats_window=50_000) for _ in range(2))
     agent.value_record.extend(torch.arange(50_000.0))
@@ -294,15 +271,6 @@ def test_large_records_are_saved_as_arrays(tmp_path: Any) -> None:
     other.load(str(tmp_path))
     assert [*other.value_record] == [*range(50_000)]
     assert sum(file.stat().st_size for file in tmp_path.glob("state-*.json")) < 5_000
-
-
-def test_an_agent_is_copied_with_its_records() -> None:
-    agent = make_agent()
-    agent.update(make_batch(0))
-    other = copy.deepcopy(agent)
-    other.update(make_batch(0))
-    assert (len(agent.loss_record), len(other.loss_record)) == (1, 2)
-    assert other.loss_record[0] == agent.loss_record[0]
 
 
 # Former states
