@@ -11,11 +11,10 @@ from pfrl_like.nn import LargeAtariCNN, SmallAtariCNN
         (LargeAtariCNN, [(32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (7, 3136)]),
     ],
 )
-def test_sizes_and_names_are_those_of_the_papers_and_of_pfrl(kind: type, shapes: list[tuple[int, ...]]) -> None:
+def test_sizes_are_those_of_the_papers(kind: type, shapes: list[tuple[int, ...]]) -> None:
     model = kind(n_input_channels=3, n_output_channels=7, bias=0.5)
     state = model.state_dict()
     layers = [f"layers.{i}" for i in range(len(shapes) - 1)] + ["output"]
-    assert list(state) == [f"{layer}.{name}" for layer in layers for name in ("weight", "bias")]
     assert [tuple(state[f"{layer}.weight"].shape) for layer in layers] == shapes
     assert all(bool((state[f"{layer}.bias"] == 0.5).all()) for layer in layers)
     assert model(torch.zeros(2, 3, 84, 84)).shape == (2, 7)

@@ -1,5 +1,4 @@
 import copy
-import pickle
 from typing import Any
 
 import numpy as np
@@ -32,12 +31,6 @@ def test_hidden_sizes_may_be_any_sequence(mlp: Any, hidden_sizes: Any) -> None:
     assert network(torch.randn(2, 3)).shape == (2, 2)
 
 
-def test_parameters_have_the_names_they_have_in_pfrl() -> None:
-    hidden = [f"hidden_layers.{i}.{name}" for i in range(2) for name in ("weight", "bias")]
-    assert list(MLP(3, 2, [4, 5]).state_dict()) == [*hidden, "output.weight", "output.bias"]
-    assert list(MLP(3, 2, []).state_dict()) == ["output.weight", "output.bias"]
-
-
 def test_weights_are_lecun_normal_and_biases_zero() -> None:
     mlp = MLP(400, 300, [400], last_wscale=0.1)
     assert mlp.hidden_layers[0].weight.std().item() == pytest.approx(1 / 20, rel=0.02)
@@ -47,9 +40,3 @@ def test_weights_are_lecun_normal_and_biases_zero() -> None:
 
 def test_nonlinearity_may_be_a_module_with_parameters() -> None:
     assert "nonlinearity.weight" in MLP(1, 1, [1], nonlinearity=nn.PReLU()).state_dict()
-
-
-def test_it_can_be_copied_and_pickled() -> None:
-    mlp, x = MLP(3, 2, [4]), torch.randn(5, 3)
-    torch.testing.assert_close(copy.deepcopy(mlp)(x), mlp(x))
-    torch.testing.assert_close(pickle.loads(pickle.dumps(mlp))(x), mlp(x))

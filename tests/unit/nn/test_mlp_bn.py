@@ -7,22 +7,6 @@ from torch import nn
 from pfrl_like.nn import MLPBN
 from pfrl_like.utils.contexts import evaluating, reads_training
 
-LINEAR = ["linear.weight", "linear.bias"]
-BN = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked"]
-
-
-@pytest.mark.parametrize("normalize_input", [True, False])
-@pytest.mark.parametrize("normalize_output", [True, False])
-@pytest.mark.parametrize("hidden_sizes", [[], [4, 5]])
-def test_parameters_have_the_names_they_have_in_pfrl(
-    normalize_input: bool, normalize_output: bool, hidden_sizes: list[int]
-) -> None:
-    names = [f"input_bn.{name}" for name in BN] * normalize_input
-    for i in range(len(hidden_sizes)):
-        names += [f"hidden_layers.{i}.{name}" for name in [*LINEAR, *(f"bn.{name}" for name in BN)]]
-    names += ["output.weight", "output.bias"] + [f"output_bn.{name}" for name in BN] * normalize_output
-    assert list(MLPBN(3, 2, hidden_sizes, normalize_input, normalize_output).state_dict()) == names
-
 
 def test_layers_are_normalised_in_training() -> None:
     x = torch.randn(50, 3) * 4 + 9

@@ -54,16 +54,11 @@ def test_sequential_gives_an_action_value_over_all_rows() -> None:
     assert output.q_values.shape == (4, 3)
 
 
-def test_sequential_hands_every_row_on_without_recurrent_layers() -> None:
-    output, states = RecurrentSequential(nn.Identity())(pack_sequence(sequences()), None)
-    assert isinstance(output, PackedSequence)
-    assert states == ()
-
-
 def test_sequential_takes_inputs_of_several_parts() -> None:
     inputs = (pack_sequence(sequences()), pack_sequence(sequences()))
     add = Branched(nn.Identity())  # one non-recurrent layer that sees the tuple of both
-    output, _ = RecurrentSequential(add)(inputs, None)
+    output, states = RecurrentSequential(add)(inputs, None)
+    assert states == ()
     assert torch.equal(output[0][1].data, inputs[1].data)
 
 
@@ -94,15 +89,6 @@ def test_containers_are_recurrent_and_nest() -> None:
     assert model.recurrent_children == (model[0],)
     outputs, _ = model(pack_sequence(sequences()), None)
     assert [output.data.shape for output in outputs] == [(4, 3), (4, 3)]
-
-
-def test_parameters_have_the_names_they_have_in_pfrl() -> None:
-    rnn = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
-    sequential = RecurrentSequential(nn.Linear(2, 3), nn.LSTM(3, 4), nn.Linear(4, 2), DiscreteActionValueHead())
-    expected = ["0.weight", "0.bias", *(f"1.{name}" for name in rnn), "2.weight", "2.bias"]
-    assert list(sequential.state_dict()) == expected
-    branched = RecurrentBranched(nn.GRU(2, 3), RecurrentSequential(nn.LSTM(2, 3)))
-    assert list(branched.state_dict()) == [f"{branch}.{name}" for branch in ("0", "1.0") for name in rnn]
 
 
 def test_interface_names_the_class_that_lacks_forward() -> None:

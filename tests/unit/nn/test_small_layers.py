@@ -3,9 +3,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from pfrl_like.functions import bound_by_tanh
-from pfrl_like.nn import ActivityPenalty, BoundByTanh, ConcatObsAndAction
+from pfrl_like.nn import ActivityPenalty, BoundByTanh, Branched, ConcatObsAndAction, Lambda
 
 
 def test_bounds_may_be_arrays_and_are_not_saved() -> None:
@@ -45,3 +46,12 @@ def test_a_penalty_of_activity_is_in_the_gradient_and_leaves_nothing_in_a_trace(
         traced = torch.jit.trace(layer, x.detach())
     assert traced(x.detach()).tolist() == [[1.0, -3.0]]
     assert not [node for node in traced.graph.nodes() if "Penalised" in str(node)]
+    given = torch.ones(2)
+    assert layer(given) is given  # nothing learns from it
+    with pytest.raises(ValueError, match="rate is -1"):
+        ActivityPenalty(-1)
+
+
+def test_every_branch_gets_the_same_arguments() -> None:
+    one, two = Branched(nn.Identity(), Lambda(lambda x: 2 * x))(torch.tensor([3.0]))
+    assert (one.item(), two.item()) == (3.0, 6.0)

@@ -3,7 +3,6 @@ from torch import nn
 
 from pfrl_like.policies import DeterministicHead
 from pfrl_like.policy import Policy
-from pfrl_like.utils.contexts import reads_training
 
 
 def test_head_gives_one_action_a_row() -> None:
@@ -16,10 +15,6 @@ def test_the_gradient_goes_through_the_action() -> None:
     policy = nn.Sequential(nn.Linear(2, 2), DeterministicHead())
     policy(torch.ones(1, 2)).rsample().sum().backward()
     assert policy[0].weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
-
-
-def test_its_mode_makes_no_difference() -> None:
-    assert not reads_training(DeterministicHead())
 
 
 def test_a_policy_of_ones_own_is_a_callable() -> None:

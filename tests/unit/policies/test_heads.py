@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.distributions import Distribution, Independent, Normal
 
-from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import (
     DeterministicHead,
     GaussianHeadWithDiagonalCovariance,
@@ -17,7 +16,6 @@ from pfrl_like.policies import (
     SquashedGaussianHead,
 )
 from pfrl_like.utils.contexts import reads_training
-from pfrl_like.utils.recurrent import forward
 
 HEADS: dict[str, tuple[nn.Module, int]] = {  # with the size of its input
     "state-independent": (GaussianHeadWithStateIndependentCovariance(2), 2),
@@ -40,14 +38,6 @@ def test_every_head_gives_a_distribution_of_a_row_each(name: str) -> None:
     assert not reads_training(head)
     stacked = head(torch.zeros(3, 5, size))
     assert stacked.batch_shape == (3, 5) and stacked.sample().shape[:2] == (3, 5)
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_every_head_ends_a_recurrent_network(name: str) -> None:
-    head, size = HEADS[name]
-    model = RecurrentSequential(nn.GRU(4, 8), nn.Linear(8, size), head)
-    distribution, state = forward(model, torch.zeros(5, 4), None, torch.tensor([3, 2]))
-    assert distribution.batch_shape == (5,) and state[0].shape == (1, 2, 8)
 
 
 @pytest.mark.parametrize(("var_type", "size"), [("spherical", 1), ("diagonal", 2)])

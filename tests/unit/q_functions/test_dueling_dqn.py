@@ -8,23 +8,11 @@ from pfrl_like.nn import FactorizedNoisyLinear, to_factorized_noisy
 from pfrl_like.q_functions import DistributionalDuelingDQN, DuelingDQN
 
 FRAMES = torch.rand(2, 4, 84, 84)
-CONVOLUTIONS = [f"conv_layers.{i}.{name}" for i in range(3) for name in ("weight", "bias")]
 DISTRIBUTIONAL_STREAMS = {"main_stream": (1024, 3136), "a_stream": (15, 512), "v_stream": (5, 512)}
 
 
-def test_names_are_those_of_pfrl() -> None:
-    streams = [
-        f"{stream}.{layer}.{name}"
-        for stream in ("a_stream", "v_stream")
-        for layer in ("hidden_layers.0", "output")
-        for name in ("weight", "bias")
-    ]
-    assert list(DuelingDQN(3).state_dict()) == CONVOLUTIONS + streams
-
-
-def test_distributional_names_and_sizes_are_those_of_pfrl() -> None:
+def test_distributional_sizes_are_those_of_pfrl() -> None:
     state = DistributionalDuelingDQN(3, 5, -1, 1).state_dict()
-    assert list(state) == CONVOLUTIONS + [f"{s}.{name}" for s in DISTRIBUTIONAL_STREAMS for name in ("weight", "bias")]
     assert {s: tuple(state[f"{s}.weight"].shape) for s in DISTRIBUTIONAL_STREAMS} == DISTRIBUTIONAL_STREAMS
 
 
@@ -76,12 +64,6 @@ def test_channels_activation_and_bias_are_used(make) -> None:
     assert q_function.conv_layers[0].weight.shape[1] == 1
     assert all(bool((layer.bias == 0.5).all()) for layer in q_function.conv_layers)
     assert torch.equal(*(q_function(torch.rand(1, 1, 84, 84)).q_values for _ in range(2)))
-
-
-@pytest.mark.parametrize("arguments", [(1, -1, 1), (3, 1, 1), (3, 2, 1)])
-def test_impossible_atoms_are_refused(arguments: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match=r"expected at least 2|expected v_min < v_max"):
-        DistributionalDuelingDQN(2, *arguments)
 
 
 def test_sizes_of_numpy_become_ints_which_a_compiler_takes_for_constants() -> None:
