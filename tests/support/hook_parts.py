@@ -62,13 +62,12 @@ def spy(calls: list[Any], base: Any, name: str, times: int = 1) -> Callable[...,
 # Agents
 
 
-def replaying(hook: Hook, cls: Any = None, buffer: str | None = None) -> Any:
-    """An agent with replay that calls the method."""
-    recurrent = hook.name == "update_from_episodes" and hook.owner == "DQN"
-    make = pfrl_off_policy.MAKE["RecurrentDQN" if recurrent else hook.owner]
+def replaying(name: str, cls: Any = None, buffer: str | None = None) -> Any:
+    """An agent with replay."""
+    recurrent, owner = name.startswith("Recurrent"), name.removeprefix("Recurrent")
     kind = buffer or ("episodic" if recurrent else "uniform")
-    filled = filled_buffer(pfrl_like, kind, discrete=hook.owner == "DQN")
-    return make(pfrl_like, getattr(agents, hook.owner) if cls is None else cls, filled)
+    cls = getattr(agents, owner) if cls is None else cls
+    return pfrl_off_policy.MAKE[name](pfrl_like, cls, filled_buffer(pfrl_like, kind, discrete=owner == "DQN"))
 
 
 def make_trpo(lib: Any, cls: Any, **options: Any) -> Any:
@@ -88,7 +87,7 @@ def made(owner: str, cls: Any = None, **options: Any) -> Any:
 def made_for(hook: Hook, cls: Any = None) -> Any:
     """An agent that calls the method."""
     if hook.owner in REPLAYING:
-        return replaying(hook, cls)
+        return replaying("Recurrent" * (hook[:2] == ("DQN", "update_from_episodes")) + hook.owner, cls)
     options = {"backward_separately": True} if hook.name == "update_with_accumulated_grad" else {}
     return made(hook.owner, cls, **options)
 

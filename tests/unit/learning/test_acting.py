@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from agent_parts import AGENTS, make_agent, make_q_function
+from async_parts import make_a3c, make_acer
 from gymnasium import spaces
 from torch import nn
 
@@ -23,40 +24,33 @@ from pfrl_like.testing.play import difference, play_one
 OBS = np.random.RandomState(0).randn(200, 5).astype(np.float32)
 
 
-class CountingGenerator(np.random.RandomState):
-    """Counts the numbers drawn by `random`."""
-
-    count = 0
-
-    def random(self, size: Any = None) -> Any:
-        self.count += 1 if size is None else int(np.prod(size))
-        return super().random(size)
-
-
-def test_every_environment_has_its_own_draw() -> None:
-    rng = CountingGenerator(0)
-    agent = make_agent(explorer=ConstantEpsilonGreedy(0.5, lambda: 7, rng=rng))
-    explores = np.asarray(agent.batch_act(list(OBS))) == 7
-    assert rng.count == len(OBS)
-    assert 70 < explores.sum() < 130  # a common draw would explore everywhere or nowhere
-
-
-def test_inactive_environments_cost_no_draw() -> None:
-    rng = CountingGenerator(0)
-    agent = make_agent(explorer=ConstantEpsilonGreedy(1.0, lambda: 7, rng=rng))
-    active = np.arange(len(OBS)) % 4 == 0
-    actions = np.asarray(agent.batch_act(list(OBS), active=active))
-    assert rng.count == 50
-    assert (actions[active] == 7).all() and (actions[~active] != 7).all()
-
-
-def test_inactive_environments_are_not_stored_and_not_counted() -> None:
-    agent = make_agent()
+def test_inactive_environments_are_neither_explored_nor_stored_nor_counted() -> None:
+    agent = make_agent(explorer=ConstantEpsilonGreedy(1.0, lambda: 7))
     obs, active = OBS[:3], np.array([True, False, True])
-    agent.batch_act(obs, active=active)
+    actions = np.asarray(agent.batch_act(obs, active=active))
+    assert ((actions == 7) == active).all()
     agent.batch_observe(obs + 1, np.arange(3.0), [False] * 3, [False] * 3, active=active)
     assert (agent.t, len(agent.replay_buffer)) == (2, 2)
     assert sorted(agent.replay_buffer.sample_batch(2).reward.tolist()) == [0.0, 2.0]
+
+
+@pytest.mark.parametrize("make", [make_agent, make_a3c, make_acer])
+@pytest.mark.parametrize(
+    ("n_obs", "n_rewards", "n_done", "options", "message"),
+    [
+        (2, 1, 2, {}, "obs 2, reward 1, done 2, reset 2"),
+        (2, 2, 3, {}, "obs 2, reward 2, done 3, reset 2"),
+        (3, 3, 3, {}, "obs 3, last_action 2"),
+        (2, 2, 2, {"active": [True]}, "obs 2, active 1"),
+    ],
+)
+def test_unequal_lengths_are_refused(
+    make: Any, n_obs: int, n_rewards: int, n_done: int, options: Any, message: str
+) -> None:
+    agent = make()
+    agent.batch_act(OBS[:2])
+    with pytest.raises(ValueError, match=f"the lengths are: {message}"):
+        agent.batch_observe(OBS[:n_obs], [0.0] * n_rewards, [False] * n_done, [False] * n_obs, **options)
 
 
 @pytest.mark.parametrize("stack", [list, np.asarray, tuple])
@@ -95,21 +89,6 @@ def test_a_subclass_may_have_the_signatures_of_pfrl() -> None:
     actor = Actor(make_agent(OfPfrlsSignatures).acting_copy(), mock.Mock(spec=["send"], send=sent.append))
     play_one(actor, Chain(4), 32)  # as many as are sent together
     assert [(kind, len(content[0])) for kind, content in sent] == [("rows", 32)]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "lengths"),
-    [
-        ((OBS[:2], [0.0], [False] * 2, [False] * 2), "obs 2, reward 1, done 2, reset 2"),
-        ((OBS[:2], [0.0] * 2, [False] * 3, [False] * 2), "obs 2, reward 2, done 3, reset 2"),
-        ((OBS[:1], [0.0], [False], [False]), "obs 1, last_action 2"),
-    ],
-)
-def test_arguments_of_unequal_lengths_are_refused(arguments: Any, lengths: str) -> None:
-    agent = make_agent()
-    agent.batch_act(OBS[:2])
-    with pytest.raises(ValueError, match=f"the lengths are: {lengths}"):
-        agent.batch_observe(*arguments)
 
 
 @pytest.mark.parametrize(

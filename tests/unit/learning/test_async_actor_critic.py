@@ -13,7 +13,6 @@ from torch.testing import assert_close
 
 from pfrl_like.agents import A3C, ACER
 from pfrl_like.batch import Batch
-from pfrl_like.errors import NonFiniteError
 from pfrl_like.nn import Branched
 from pfrl_like.policies import SoftmaxCategoricalHead
 from pfrl_like.utils.batch_states import batch_states
@@ -61,18 +60,6 @@ def test_updates_come_after_t_max_steps_and_at_ends() -> None:
     assert agent.optim_t == 3
     play(agent, 4)
     assert agent.optim_t == 3
-
-
-@pytest.mark.parametrize("make", MAKE.values(), ids=MAKE)
-@pytest.mark.parametrize("reward", [float("nan"), 1e39, pytest.param(10**400, id="too long to be printed")])
-def test_a_reward_that_is_not_finite_is_refused_where_it_is_stored(make: Any, reward: Any) -> None:
-    agent = make()
-    agent.act(EYE[0])
-    with pytest.raises(NonFiniteError, match="reward is"):
-        agent.observe(EYE[1], reward, False, False)
-    assert agent.t == 0
-    agent.observe(EYE[1], 1.0, False, False)
-    assert agent.t == 1
 
 
 def test_each_environment_has_steps_of_its_own() -> None:
@@ -127,18 +114,6 @@ def test_buffers_such_as_running_moments_are_shared() -> None:
     assert model[0].running_mean.abs().sum() > 0  # type: ignore[union-attr, operator]
 
 
-@pytest.mark.parametrize("make", [make_a3c, make_acer])
-@pytest.mark.parametrize(
-    ("n_obs", "n_rewards", "options", "message"),
-    [(2, 1, {}, "reward 1"), (3, 3, {}, "obs 3, last_action 2"), (2, 2, {"active": [True]}, "obs 2, active 1")],
-)
-def test_unequal_lengths_are_refused(make: Any, n_obs: int, n_rewards: int, options: Any, message: str) -> None:
-    agent = make()
-    agent.batch_act([EYE[0], EYE[1]])
-    with pytest.raises(ValueError, match=message):
-        agent.batch_observe([EYE[0]] * n_obs, [0.0] * n_rewards, [False] * n_obs, [False] * n_obs, **options)
-
-
 @pytest.mark.parametrize(
     ("state", "message"), [({"t": "x"}, "t is 'x'"), ({"other": 1}, "other"), ({"steps": {"0": "x"}}, "the steps are")]
 )
@@ -175,15 +150,6 @@ def test_forbidden_actions_are_neither_taken_nor_learnt(make: Any) -> None:
     assert all(torch.isfinite(value).all() for value in state.values())
 
 
-def test_a_mask_may_come_in_the_observation() -> None:
-    agent = make_a3c(t_max=2, phi=lambda obs: obs["x"])
-    for _ in range(2):
-        obs = {"x": EYE[0], "action_mask": np.array([True, False])}
-        assert agent.act(obs) == 0
-        agent.observe(obs, 1.0, False, False)
-    assert agent.optim_t == 1
-
-
 def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
     agent = make_a3c(recurrent=True, t_max=2)
     states: list[Any] = []
@@ -194,23 +160,6 @@ def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
     assert second.abs().sum() > 0
     assert not third.any()
     assert second.shape == (1, 1, 8)
-
-
-def test_recurrent_gradients_are_those_of_the_whole_sequence() -> None:
-    agent = make_a3c(recurrent=True, t_max=3, lr=1.0, beta=0.0, pi_loss_coef=0.0)
-    own = copy.deepcopy(agent.model)
-    moved = moved_by(agent, 3)
-    obs = torch.from_numpy(EYE)
-    (_, value), _ = own(nn.utils.rnn.pack_sequence([obs[:4]]), None)
-    value = value.data if hasattr(value, "data") and not torch.is_tensor(value) else value
-    v = value.squeeze(-1)
-    r2 = 0.2 + 0.9 * v[3].detach()
-    returns = torch.stack([0.0 + 0.9 * (0.1 + 0.9 * r2), 0.1 + 0.9 * r2, r2])
-    (0.5 * 0.5 * (returns - v[:3]).square().sum()).backward()
-    expected = torch.cat(
-        [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in own.parameters()]
-    )
-    assert_close(moved, expected, rtol=1e-4, atol=1e-6)
 
 
 # Arguments of A3C

@@ -19,6 +19,7 @@ from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning import HOOKS, Hook, HookType
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.hooks import HookMethod
+from pfrl_like.nn import Lambda
 from pfrl_like.replay_buffers import PrioritizedEpisodicReplayBuffer
 from pfrl_like.testing import Chain
 
@@ -72,23 +73,6 @@ def test_several_environments_have_steps_of_their_own(owner: str) -> None:
     torch.testing.assert_close(learnt[1], learnt[0], rtol=0, atol=1e-6)
 
 
-def count_steps(agent: Any) -> list[Any]:
-    """Grows by one with each step of the optimiser."""
-    steps: list[Any] = []
-    kept = {"step_shared": getattr(agent, "step_shared", None)}
-
-    def counted(function: Any) -> Any:
-        return lambda *args, **kwargs: (steps.append(1), function(*args, **kwargs))[1]
-
-    if kept["step_shared"] is not None:
-        agent.step_shared = counted(agent.step_shared)
-    elif isinstance(agent, agents.REINFORCE):
-        agent.optimizer.step = counted(agent.optimizer.step)
-    else:
-        agent.gradient_steps = {"optimizer": counted(agent.gradient_steps["optimizer"])}
-    return steps
-
-
 STEPPING = [("A2C", "update"), ("REINFORCE", "batch_update"), ("A3C", "update"), ("ACER", "update")]
 STEPPING += [("REINFORCE", "update_with_accumulated_grad"), ("ACER", "update_on_policy")]
 
@@ -97,10 +81,10 @@ STEPPING += [("REINFORCE", "update_with_accumulated_grad"), ("ACER", "update_on_
 @pytest.mark.parametrize(("owner", "name"), STEPPING)
 def test_the_base_steps_as_often_as_it_is_called(owner: str, name: str, times: int) -> None:
     base, calls = getattr(agents, owner), list[Any]()
-    hook = Hook(owner, name, "", "called")
-    agent = made_for(hook, by_class(base, name, spy(calls, base, name, times)))
+    agent = made_for(Hook(owner, name, "", "called"), by_class(base, name, spy(calls, base, name, times)))
     agent.n_times_replay = 0
-    before, steps = parameters(agent).clone(), count_steps(agent)
+    before, steps = parameters(agent).clone(), list[int]()
+    agent.optimizer.register_step_post_hook(lambda *_: steps.append(1))
     live(agent)
     assert calls and len(steps) == times * len(calls)
     assert torch.equal(parameters(agent), before) == (times == 0)
@@ -239,15 +223,7 @@ def test_steps_that_pfrls_update_cannot_hold_are_refused() -> None:
 
 
 def test_observations_that_pfrls_update_cannot_hold_are_refused() -> None:
-    class First(nn.Module):
-        def __init__(self, model: nn.Module) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, obs: Any) -> Any:
-            return self.model(obs["x"])
-
-    model = First(made("A2C").model)
+    model = nn.Sequential(Lambda(lambda obs: obs["x"]), made("A2C").model)
     own = by_class(agents.A2C, "update", lambda self: None)
     agent = own(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, 1, update_steps=1)
     agent.act({"x": np.zeros(3, np.float32)})

@@ -29,15 +29,6 @@ def test_sequential_equals_its_layers_one_after_the_other() -> None:
     torch.testing.assert_close(states, (lstm_state, gru_state))
 
 
-def test_sequential_goes_on_from_a_state() -> None:
-    model = RecurrentSequential(nn.GRU(2, 3))
-    x = torch.randn(4, 2)
-    whole, _ = model(pack_sequence([x]), None)
-    _, state = model(pack_sequence([x[:3]]), None)
-    rest, _ = model(pack_sequence([x[3:]]), state)
-    torch.testing.assert_close(rest.data, whole.data[3:])
-
-
 def test_sequential_keeps_the_order_of_unsorted_sequences() -> None:
     model = RecurrentSequential(nn.Linear(2, 2), nn.GRU(2, 3), nn.Linear(3, 1))
     short, long = torch.randn(1, 2), torch.randn(3, 2)

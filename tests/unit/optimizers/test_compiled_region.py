@@ -32,9 +32,10 @@ class Owner:
         self.model: Any = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
         self.alias = self.model
         self.function: Callable[[Tensor], Tensor] = torch.tanh
+        self.scale, self.offset = 1.0, torch.zeros(2)
 
     def compute(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        y = self.model(x)
+        y = self.scale * self.model(x) + self.offset
         return y, {"other": self.function(y)}
 
 
@@ -50,6 +51,14 @@ def replace_one_of_two_names(owner: Owner) -> None:
     owner.model = copy.deepcopy(owner.model)
     with torch.no_grad():
         owner.model[0].weight.neg_()
+
+
+def set_scale(owner: Owner) -> None:
+    owner.scale = 3.0
+
+
+def set_offset(owner: Owner) -> None:
+    owner.offset = torch.ones(2)
 
 
 def replace_function(owner: Owner) -> None:
@@ -81,8 +90,8 @@ def hook(owner: Owner) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        widen, replace_layer, replace_one_of_two_names, replace_function, replace_weight, replace_data,
-        replace_data_by_another_layout, write_into_weight, hook,
+        widen, set_scale, set_offset, replace_layer, replace_one_of_two_names, replace_function, replace_weight,
+        replace_data, replace_data_by_another_layout, write_into_weight, hook,
     ],
 )  # fmt: skip
 def test_what_has_changed_since_is_noticed(change: Callable[[Owner], None]) -> None:

@@ -114,28 +114,6 @@ def test_max_recurrent_sequence_len(max_len: int | None, longest: int, monkeypat
 # What they learn
 
 
-@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C"])
-def test_gamma_and_lambda(kind: str) -> None:
-    names = {"A2C": ("gamma", "tau")}.get(kind, ("gamma", "lambd"))
-    own = {"A2C": {"use_gae": True, "update_steps": 50}}.get(kind, {"update_interval": 100})
-    nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
-    agent: Any = make_on_policy(kind, nets=nets, **{**own, names[0]: 0.5, names[1]: 0.5})
-    drive(agent, [(0, 1.0, 1, False, False), (1, 2.0, 2, False, False)])
-    # deltas: 1 + 2 - 4 = -1;  2 + 2 - 4 = 0, and -1 + 0.25 * 0
-    advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
-    assert advantage.tolist() == [-1, 0]
-
-
-def test_use_gae_and_its_absence() -> None:
-    for use_gae, expected in ((True, 1 + 2 - 4 + 0.25 * 2), (False, 1 + 0.5 * 4 + 0.25 * 4 - 4)):
-        nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
-        agent = make_on_policy("A2C", nets=nets, use_gae=use_gae, tau=0.5, gamma=0.5, update_steps=50)
-        drive(agent, [(0, 1.0, 1, False, False), (1, 4.0, 2, False, False)])
-        # deltas -1 and 4 + 2 - 4 = 2; the return of two steps is 1 + 0.5 * 4 + 0.25 * 4 = 4
-        advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
-        assert advantage.tolist() == [expected, 2.0]
-
-
 @pytest.mark.parametrize("kind", ["PPO", "TRPO"])
 @pytest.mark.parametrize("standardize", [True, False])
 def test_standardize_advantages(kind: str, standardize: bool, monkeypatch: Any) -> None:

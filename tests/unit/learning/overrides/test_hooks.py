@@ -14,7 +14,6 @@ import pfrl_like
 from pfrl_like import agents, experiments, explorers
 from pfrl_like.batch import Batch
 from pfrl_like.errors import ExportError, NonFiniteError
-from pfrl_like.learning import Hook
 from pfrl_like.replay_buffer import batch_experiences
 
 
@@ -23,7 +22,7 @@ def test_a_class_that_a_refused_method_is_assigned_to_stays_as_it_was() -> None:
     with pytest.raises(TypeError, match="override batch_observe"):
         cls._batch_observe_train = lambda self, *args: None  # type: ignore[attr-defined]
     assert "_batch_observe_train" not in vars(cls)
-    live(replaying(Hook("TD3", "update_policy", "", "called"), cls))
+    live(replaying("TD3", cls))
 
 
 def test_a_method_that_a_mixin_is_given_later_counts_for_new_agents() -> None:
@@ -31,7 +30,7 @@ def test_a_method_that_a_mixin_is_given_later_counts_for_new_agents() -> None:
     mixin = type("Mixin", (), {})
     cls = type("Own", (mixin, agents.TD3), {})
     mixin.update_q_func = spy(calls, agents.TD3, "update_q_func")  # type: ignore[attr-defined]
-    live(replaying(Hook("TD3", "update_q_func", "", "called"), cls))
+    live(replaying("TD3", cls))
     assert calls
 
 
@@ -41,9 +40,7 @@ def test_the_name_of_the_argument_counts_and_not_that_of_self(argument: str) -> 
     code = f"def update(this, {argument}):\n    got.append({argument})\n    return base.update(this, {argument})"
     namespace = {"got": got, "base": agents.DQN}
     exec(code, namespace)
-    replaying(
-        Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", namespace["update"])
-    ).update_from_replay()
+    replaying("DQN", by_class(agents.DQN, "update", namespace["update"])).update_from_replay()
     assert isinstance(got[0], Batch if argument == "batch" else list)
 
 
@@ -68,9 +65,8 @@ def test_update_gets_experiences_or_a_batch_by_the_name_of_its_argument(owner: s
             got.append(batch)
             return super().update(batch, errors_out)
 
-    hook = Hook(owner, "update", "", "called")
-    replaying(hook, InPfrlsForm, "3-step").update_from_replay()
-    replaying(hook, InOurs, "3-step").update_from_replay()
+    replaying(owner, InPfrlsForm, "3-step").update_from_replay()
+    replaying(owner, InOurs, "3-step").update_from_replay()
     assert got[0][0][0].keys() >= {"state", "action", "reward", "next_state", "is_state_terminal"}
     assert {len(item) for item in got[0]} == {1, 2, 3}
     assert isinstance(got[1], Batch)
@@ -84,8 +80,7 @@ def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
             got.extend(experiences)
             super().update(experiences, errors_out)
 
-    hook = Hook("DQN", "update", "", "called")
-    own, plain = replaying(hook, Own, "3-step"), replaying(hook, agents.DQN, "3-step")
+    own, plain = replaying("DQN", Own, "3-step"), replaying("DQN", agents.DQN, "3-step")
     batch = plain.replay_buffer.sample_batch(6, plain.gamma)
     td_error, _ = own.update(batch)
     plain.update(batch)
@@ -100,8 +95,7 @@ def test_columns_have_the_values_of_pfrls_batch_experiences(owner: str) -> None:
     got: list[Any] = []
     name = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
     base = getattr(agents, owner)
-    hook = Hook(owner, name, "", "called")
-    agent = replaying(hook, by_class(base, name, spy(got, base, name)), "3-step")
+    agent = replaying(owner, by_class(base, name, spy(got, base, name)), "3-step")
     experiences = agent.replay_buffer.sample(12)
     agent.update(experiences)
     ((columns,), _) = got[0]
@@ -117,7 +111,7 @@ def test_columns_have_the_values_of_pfrls_batch_experiences(owner: str) -> None:
 def test_priorities_are_the_errors_of_our_critics_after_the_hook(owner: str) -> None:
     name = {"DQN": "_compute_target_values", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
     base = getattr(agents, owner)
-    agent = replaying(Hook(owner, name, "", "called"), by_class(base, name, spy([], base, name)), "prioritized")
+    agent = replaying(owner, by_class(base, name, spy([], base, name)), "prioritized")
     buffer = agent.replay_buffer
     written: list[Any] = []
     update_priorities = buffer.update_priorities
@@ -135,7 +129,7 @@ def test_errors_that_an_overridden_update_does_not_write_back_are_written() -> N
         def update(self, experiences: Any, errors_out: Any = None) -> None:
             super().update(experiences)
 
-    agent = replaying(Hook("DQN", "update", "", "called"), Own, "prioritized")
+    agent = replaying("DQN", Own, "prioritized")
     before = agent.replay_buffer._priorities.to_array().copy()
     agent.update_from_replay()
     assert not agent.replay_buffer.waits_for_errors
@@ -152,7 +146,7 @@ def test_an_update_that_does_not_count_itself_is_counted_once(owner: str) -> Non
         elif owner != "DQN":
             self.update_q_func(batch)
 
-    agent = replaying(Hook(owner, "update", "", "called"), by_class(getattr(agents, owner), "update", update))
+    agent = replaying(owner, by_class(getattr(agents, owner), "update", update))
     for _ in range(3):
         agent.update_from_replay()
     assert agent.optim_t == 3
@@ -165,13 +159,13 @@ def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
         for param in self.model.parameters():
             param.data.fill_(np.nan)
 
-    agent = replaying(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", update), kind)
+    agent = replaying("DQN", by_class(agents.DQN, "update", update), kind)
     with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be taken back"):
         agent.update_from_replay()
 
 
 def test_an_update_that_is_assigned_to_an_agent_gets_experiences_if_it_says_so() -> None:
-    agent, came = replaying(Hook("DQN", "update", "", "called"), agents.DQN), list[Any]()
+    agent, came = replaying("DQN", agents.DQN), list[Any]()
     agent.update = lambda experiences: came.append(experiences)
     agent.update_from_replay()
     assert came[0][0][0].keys() >= {"state", "action", "reward"}
@@ -188,12 +182,12 @@ def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_ca
         body(self, batch)
 
     monkeypatch.setattr(agents.TD3, "update_q_func", logged)
-    replaying(Hook("TD3", "update_q_func", "", "called"), agents.TD3).update_from_replay()
+    replaying("TD3", agents.TD3).update_from_replay()
     assert calls
 
 
 def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = replaying(Hook("DQN", "update", "", "called"))
+    agent = replaying("DQN")
     agent._compiled = lambda batch: pytest.fail("it does not call the method")
     monkeypatch.setattr(agents.DQN, "_compute_loss", lambda self, *args: None)
     with pytest.raises(TypeError, match="overrides _compute_loss of PFRL's agents, which a compiled update"):
@@ -209,12 +203,12 @@ def test_statistics_and_counters_of_pfrl_count_what_the_methods_do() -> None:
         def update_policy(self, batch: Any) -> None:
             self.policy_n_updates += 5
 
-    agent = replaying(Hook("TD3", "update_q_func", "", "called"), Twice)
+    agent = replaying("TD3", Twice)
     agent.update_from_replay()
     agent.update_from_replay()
     assert (agent.q_func_n_updates, agent.policy_n_updates, agent.optim_t) == (4, 10, 2)
     assert len(agent.q_func1_loss_record) == 4 and not len(agent.policy_loss_record)
-    resumed = replaying(Hook("TD3", "update_q_func", "", "called"), Twice)
+    resumed = replaying("TD3", Twice)
     resumed.load_state_dict(agent.state_dict())
     assert (resumed.q_func_n_updates, resumed.policy_n_updates, resumed.optim_t) == (4, 10, 2)
 
@@ -224,7 +218,7 @@ def test_statistics_and_counters_of_pfrl_count_what_the_methods_do() -> None:
 def test_what_is_no_loss_is_refused_by_the_name_of_the_method(owner: str, name: str, given: Any) -> None:
     cls = by_class(getattr(agents, owner), name, lambda self, *args, **kwargs: given)
     with pytest.raises(TypeError, match=f"{name} of Own returned .*, expected the loss, a scalar tensor"):
-        replaying(Hook(owner, name, "", "called"), cls).update_from_replay()
+        replaying(owner, cls).update_from_replay()
 
 
 ACTING = {"TD3": "batch_select_onpolicy_action", "SoftActorCritic": "batch_select_greedy_action"}
@@ -235,7 +229,7 @@ def test_the_explorer_acts_upon_what_an_overridden_choice_gives(owner: str) -> N
     def chosen(self: Any, batch_obs: Any, deterministic: bool = False) -> Any:
         return np.full((len(batch_obs), 2), 0.25 if deterministic else 0.5, np.float32)
 
-    agent = replaying(Hook(owner, ACTING[owner], "", "called"), by_class(getattr(agents, owner), ACTING[owner], chosen))
+    agent = replaying(owner, by_class(getattr(agents, owner), ACTING[owner], chosen))
     obs = [np.zeros(3, np.float32)] * 4
     if owner == "TD3":
         agent.explorer = explorers.AdditiveGaussian(1e-3)
@@ -250,7 +244,7 @@ def test_the_explorer_acts_upon_what_an_overridden_choice_gives(owner: str) -> N
 
 @pytest.mark.parametrize("owner", ACTING)
 def test_the_own_body_of_a_choice_is_what_acts(owner: str) -> None:
-    agent = replaying(Hook(owner, ACTING[owner], "", "called"), getattr(agents, owner))
+    agent = replaying(owner, getattr(agents, owner))
     obs = [np.full(3, i, np.float32) for i in range(4)]
     with agent.eval_mode():
         agent.act_deterministically = False
@@ -263,7 +257,7 @@ def test_the_own_body_of_a_choice_is_what_acts(owner: str) -> None:
 def test_an_offline_run_calls_the_overrides(tmp_path: Path) -> None:
     calls: list[Any] = []
     own = by_class(agents.TD3, "update_policy", spy(calls, agents.TD3, "update_policy"))
-    agent = replaying(Hook("TD3", "update_policy", "", "called"), own)
+    agent = replaying("TD3", own)
     buffer = agent.replay_buffer
     experiments.train_agent_offline(agent, pfrl_like.dataset.MDPDataset.from_buffer(buffer), 3, str(tmp_path))
     assert len(calls) == 3
