@@ -6,13 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from pfrl_like import policies
 from pfrl_like.distributions import log_prob_and_entropy, masked, mode_of, rsample_with_log_prob
-from pfrl_like.policies import (
-    GaussianHeadWithDiagonalCovariance,
-    MultiCategoricalHead,
-    SoftmaxCategoricalHead,
-    SquashedGaussianHead,
-)
 
 pytestmark = pytest.mark.slow
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -34,10 +29,10 @@ def discrete(head: nn.Module, x: torch.Tensor) -> Any:
 @pytest.mark.parametrize(
     ("function", "head"),
     [
-        (continuous, GaussianHeadWithDiagonalCovariance()),
-        (continuous, SquashedGaussianHead()),
-        (discrete, SoftmaxCategoricalHead()),
-        (discrete, MultiCategoricalHead([2, 4])),
+        (continuous, policies.GaussianHeadWithDiagonalCovariance()),
+        (continuous, policies.SquashedGaussianHead()),
+        (discrete, policies.SoftmaxCategoricalHead()),
+        (discrete, policies.MultiCategoricalHead([2, 4])),
     ],
 )
 def test_a_head_and_what_is_asked_of_it_are_one_graph(function: Any, head: nn.Module) -> None:

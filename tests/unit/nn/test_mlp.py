@@ -1,3 +1,5 @@
+"""Multilayer perceptrons, and networks of frames."""
+
 import copy
 from typing import Any
 
@@ -6,7 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from pfrl_like.nn import MLP, MLPBN
+from pfrl_like.nn import MLP, MLPBN, LargeAtariCNN, SmallAtariCNN
+from pfrl_like.utils.contexts import evaluating, reads_training
 
 
 def test_layers_follow_each_other_with_the_nonlinearity_between() -> None:
@@ -40,3 +43,79 @@ def test_weights_are_lecun_normal_and_biases_zero() -> None:
 
 def test_nonlinearity_may_be_a_module_with_parameters() -> None:
     assert "nonlinearity.weight" in MLP(1, 1, [1], nonlinearity=nn.PReLU()).state_dict()
+
+
+def test_layers_are_normalised_in_training() -> None:
+    x = torch.randn(50, 3) * 4 + 9
+    seen: list[torch.Tensor] = []
+
+    def nonlinearity(h: Any) -> Any:
+        seen.append(h)
+        return torch.relu(h)
+
+    y = MLPBN(3, 2, [8, 8], normalize_output=True, nonlinearity=nonlinearity)(x)
+    assert len(seen) == 2
+    for h in (*seen, y):
+        torch.testing.assert_close(h.mean(0), torch.zeros(h.shape[1]), atol=1e-5, rtol=0)
+        torch.testing.assert_close(h.var(0, correction=0), torch.ones(h.shape[1]), atol=1e-2, rtol=0)
+
+
+def test_in_evaluation_the_running_moments_count() -> None:
+    model = MLPBN(1, 1, [])
+    assert isinstance(model.output, nn.Linear)
+    with torch.no_grad():
+        model.output.weight.fill_(2.0)
+        model.output.bias.fill_(1.0)
+        model.input_bn.running_mean.fill_(3.0)
+        model.input_bn.running_var.fill_(4.0 - 1e-5)  # its eps is 1e-5
+    # (7 - 3) / sqrt(4) = 2,   2 * 2 + 1 = 5
+    assert model.eval()(torch.tensor([[7.0]])).item() == pytest.approx(5.0)
+
+
+def test_last_layer_is_scaled() -> None:
+    assert MLPBN(400, 100, [], last_wscale=0.1).output.weight.std().item() == pytest.approx(0.1 / 20, rel=0.05)
+
+
+def test_its_mode_matters_and_is_put_back() -> None:
+    model = MLPBN(3, 2, [4])
+    assert reads_training(model)
+    with evaluating(model):
+        assert not model.input_bn.training
+        model(torch.randn(1, 3))
+    assert model.input_bn.training
+    assert model.input_bn.num_batches_tracked == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "shapes"),
+    [
+        (SmallAtariCNN, [(16, 3, 8, 8), (32, 16, 4, 4), (7, 2592)]),
+        (LargeAtariCNN, [(32, 3, 8, 8), (64, 32, 4, 4), (64, 64, 3, 3), (7, 3136)]),
+    ],
+)
+def test_sizes_are_those_of_the_papers(kind: type, shapes: list[tuple[int, ...]]) -> None:
+    model = kind(n_input_channels=3, n_output_channels=7, bias=0.5)
+    state = model.state_dict()
+    layers = [f"layers.{i}" for i in range(len(shapes) - 1)] + ["output"]
+    assert [tuple(state[f"{layer}.weight"].shape) for layer in layers] == shapes
+    assert all(bool((state[f"{layer}.bias"] == 0.5).all()) for layer in layers)
+    assert model(torch.zeros(2, 3, 84, 84)).shape == (2, 7)
+
+
+@pytest.mark.parametrize(("kind", "size"), [(SmallAtariCNN, 256), (LargeAtariCNN, 512)])
+def test_defaults_take_four_frames(kind: type, size: int) -> None:
+    features = kind()(torch.rand(1, 4, 84, 84))
+    assert features.shape == (1, size)
+    assert features.min() >= 0
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(SmallAtariCNN, [16, 32, 256]), (LargeAtariCNN, [32, 64, 64, 512])])
+def test_the_activation_follows_each_layer(kind: type, channels: list[int]) -> None:
+    calls = []
+
+    def activation(x: torch.Tensor) -> torch.Tensor:
+        calls.append(x.shape[1])
+        return torch.tanh(x)
+
+    kind(activation=activation)(torch.rand(1, 4, 84, 84))
+    assert calls == channels

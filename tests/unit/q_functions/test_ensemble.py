@@ -7,18 +7,8 @@ from actor_critic_parts import make_batch
 from pair_base import adam
 from torch import nn
 
+from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
-from pfrl_like.agents import (
-    AWAC,
-    CQL,
-    DDPG,
-    IQL,
-    TD3,
-    CrossQ,
-    DiscreteSAC,
-    SoftActorCritic,
-    TD3PlusBC,
-)
 from pfrl_like.agents.offline.cql import discrete_conservative_gap
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions import bootstrap_weight
@@ -74,13 +64,13 @@ def critics(n: int, **options) -> QFunctionEnsemble:
 
 
 def actor_critic(kind, q_func: QFunctionEnsemble, **options):
-    head = DeterministicHead() if kind is TD3 else SquashedGaussianHead()
-    policy = nn.Sequential(nn.Linear(4, 2 if kind is TD3 else 4), head)
-    explorer = {"explorer": Greedy()} if kind is TD3 else {}
+    head = DeterministicHead() if kind is agents.TD3 else SquashedGaussianHead()
+    policy = nn.Sequential(nn.Linear(4, 2 if kind is agents.TD3 else 4), head)
+    explorer = {"explorer": Greedy()} if kind is agents.TD3 else {}
     return kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS, **explorer, **options)
 
 
-@pytest.mark.parametrize("kind", [TD3, SoftActorCritic, CQL])
+@pytest.mark.parametrize("kind", [agents.TD3, agents.SoftActorCritic, agents.CQL])
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> None:
     torch.manual_seed(0)
@@ -97,8 +87,8 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
 
 
 @pytest.mark.parametrize("pool", ["mean", "least"])
-@pytest.mark.parametrize("kind", [TD3, TD3PlusBC])
-def test_an_ensemble_learns_what_separate_critics_learn(kind: type[TD3], pool: str) -> None:
+@pytest.mark.parametrize("kind", [agents.TD3, agents.TD3PlusBC])
+def test_an_ensemble_learns_what_separate_critics_learn(kind: type[agents.TD3], pool: str) -> None:
     rows = make_batch()
     agents = []
     for together in (True, False):
@@ -122,23 +112,25 @@ def test_an_ensemble_learns_what_separate_critics_learn(kind: type[TD3], pool: s
 def test_members_may_share_layers() -> None:
     shared = nn.Linear(6, 8)
     members = [nn.Sequential(ConcatObsAndAction(), shared, nn.Linear(8, 1)) for _ in range(2)]
-    agent, before = actor_critic(SoftActorCritic, QFunctionEnsemble(members)), shared.weight.clone()
+    agent, before = actor_critic(agents.SoftActorCritic, QFunctionEnsemble(members)), shared.weight.clone()
     for _ in range(3):
         agent.update(make_batch())
     assert not torch.equal(shared.weight, before)
 
 
 def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
-    agent = actor_critic(SoftActorCritic, critics(2, bootstrap=True))
+    agent = actor_critic(agents.SoftActorCritic, critics(2, bootstrap=True))
     one, other = agent.rows_of_critics(make_batch(n=64).replace(weight=None))
     assert set(one.weight.tolist()) == {0.0, 2.0} and not torch.equal(one.weight, other.weight)
     agent.update(make_batch())
 
 
-@pytest.mark.parametrize("kind", [SoftActorCritic, AWAC, CQL, IQL, CrossQ, DiscreteSAC])
+@pytest.mark.parametrize(
+    "kind", [agents.SoftActorCritic, agents.AWAC, agents.CQL, agents.IQL, agents.CrossQ, agents.DiscreteSAC]
+)
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_equal_critics_part_if_they_bootstrap(kind, bootstrap: bool) -> None:
-    discrete = kind is DiscreteSAC
+def test_equal_critics_part_if_they_bootstrap(name: str, bootstrap: bool) -> None:
+    kind, discrete = getattr(agents, name), name == "DiscreteSAC"
     torch.manual_seed(0)
     make = partial(FCStateQFunctionWithDiscreteAction if discrete else FCSAQFunction, 4, 2, 8, 1)
     q_func = QFunctionEnsemble([make(), make()], bootstrap=bootstrap)
@@ -148,7 +140,7 @@ def test_equal_critics_part_if_they_bootstrap(kind, bootstrap: bool) -> None:
         agent = kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
     else:
         value = nn.Linear(4, 1)
-        further = {"v_func": value, "v_func_optimizer": adam(value)} if kind is IQL else {}
+        further = {"v_func": value, "v_func_optimizer": adam(value)} if name == "IQL" else {}
         agent = actor_critic(kind, q_func, **further)
     rows = make_batch().replace(action=torch.randint(2, (8,))) if discrete else make_batch()
     agent.update(rows)
@@ -158,7 +150,7 @@ def test_equal_critics_part_if_they_bootstrap(kind, bootstrap: bool) -> None:
 
 def test_ddpg_bootstraps_from_the_least() -> None:
     policy, q_func = nn.Sequential(nn.Linear(4, 2), DeterministicHead()), critics(2)
-    agent = DDPG(policy, q_func, adam(policy), adam(q_func), explorer=Greedy(), **OPTIONS)
+    agent = agents.DDPG(policy, q_func, adam(policy), adam(q_func), explorer=Greedy(), **OPTIONS)
     rows = make_batch()
     value, _ = agent.bootstrap(rows)
     action = policy(rows.next_obs).sample()
@@ -173,4 +165,4 @@ def test_what_is_no_ensemble_is_refused() -> None:
         QFunctionEnsemble([FCSAQFunction(4, 2, 8, 1)], pool="most")
     policy, q_func = nn.Sequential(nn.Linear(4, 4), SquashedGaussianHead()), FCSAQFunction(4, 2, 8, 1)
     with pytest.raises(TypeError, match="q_func2 is None"):
-        SoftActorCritic(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
+        agents.SoftActorCritic(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
