@@ -124,7 +124,7 @@ OF_ON_POLICY: Table = {
     "value_func_coef": Effect(
         5.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"
     ),
-    "entropy_coef": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
+    "entropy_coef": Effect(1.0, "parameters"),
     "clip_eps": Effect(1e-3, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "clip_eps_vf": Effect(1e-3, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "standardize_advantages": Effect(False, "parameters", held_by=ON_POLICY + "standardize_advantages"),
@@ -155,11 +155,10 @@ OF_ON_POLICY: Table = {
     "entropy_coeff": Effect(1.0, "parameters", held_by=ON_POLICY + "arguments_are_those_of_the_function"),
     "use_gae": Effect(True, "parameters"),
     "tau": Effect(0.2, "parameters", given={"use_gae": True}),
-    "beta": Effect(1.0, "parameters", held_by=ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
+    "beta": Effect(1.0, "parameters"),
     "batchsize": Effect(3, "updates parameters", held_by=ON_POLICY + "batchsize_counts_episodes"),
     "backward_separately": Effect(
         True, "passes", given={"batchsize": 2},
-        held_by=ON_POLICY + "backward_separately_gives_the_same_policy_with_the_graph_of_one_episode",
     ),
     "learn_from_truncated": Effect(True, "updates parameters", held_by=ON_POLICY + "learn_from_truncated"),
 }  # fmt: skip

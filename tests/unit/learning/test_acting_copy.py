@@ -98,27 +98,20 @@ def test_what_an_actor_sends_is_stored_as_what_the_agent_stores_itself(buffer, r
 
 
 def test_every_step_arrives_once_and_in_the_order_of_its_actor():
-    class Counting(gymnasium.Env):
-        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (5,), np.float32)
-        action_space = gymnasium.spaces.Discrete(2)
-
-        def __init__(self, first):
-            self.count = first
-
-        def reset(self, *, seed=None, options=None):
-            return self.observe(), {}
+    class Counting(Chain):
+        def reset(self, **_):
+            return np.full(5, self.count, np.float32), {}
 
         def step(self, action):
             self.count += 1
-            return self.observe(), float(self.count), False, False, {}
+            return self.reset()[0], float(self.count), False, False, {}
 
-        def observe(self):
-            return np.full(5, self.count, np.float32)
-
+    envs = [Counting(), Counting()]
+    envs[0].count, envs[1].count = 0, 1000
     agent = make_agent(replay_start_size=1_000)
     with Training(agent, 2) as training:
         actors = [training.make_actor(i) for i in range(2)]
-        threads = [threading.Thread(target=play, args=(actors[i], 200, Counting(1000 * i))) for i in range(2)]
+        threads = [threading.Thread(target=play, args=(actors[i], 200, envs[i])) for i in range(2)]
         for thread in threads:
             thread.start()
         for thread in threads:

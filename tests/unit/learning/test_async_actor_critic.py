@@ -62,17 +62,6 @@ def test_updates_come_after_t_max_steps_and_at_ends() -> None:
     assert agent.optim_t == 3
 
 
-def test_each_environment_has_steps_of_its_own() -> None:
-    agent = make_a3c(t_max=3)
-    batches: list[Batch] = []
-    agent.learn_from = batches.append  # type: ignore[method-assign]
-    for i in range(4):
-        agent.batch_act([EYE[0], EYE[1]], active=np.array([True, i > 0]))
-        agent.batch_observe([EYE[2], EYE[3]], [i, 10 + i], [False, False], [False, False], active=[True, i > 0])
-    assert [batch.reward.tolist() for batch in batches] == [[0, 1, 2], [11, 12, 13]]
-    assert agent.t == 7
-
-
 def test_a_new_run_forgets_the_steps_of_the_last() -> None:
     agent = make_a3c(recurrent=True)
     play(agent, 3)
@@ -250,10 +239,6 @@ def test_arguments_out_of_range_are_refused(options: dict[str, Any], error: type
 def test_parts_that_do_not_fit_are_refused() -> None:
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    with pytest.raises(TypeError, match="recurrent is True"):
-        A3C(model, optimizer, 4, 0.9, recurrent=True)
-    with pytest.raises(TypeError, match="recurrent is False"):
-        A3C(make_a3c(recurrent=True).shared_model, optimizer, 4, 0.9)
     with pytest.raises(ValueError, match="no parameter of model"):
         A3C(nn.Linear(2, 2), optimizer, 4, 0.9)
     with pytest.raises(TypeError, match="model is"):

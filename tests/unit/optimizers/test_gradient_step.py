@@ -18,7 +18,6 @@ from pfrl_like.optimizers import GradientStep, gradient_step
 from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL, StepsOfUpdate
 
 STEPS = 20
-SEVERAL = ("Adam", "Adam, AMSGrad", "AdamW", "SGD", "SGD, momentum", "RMSprop", "RMSpropEpsInsideSqrt", "two groups")
 
 
 def make_model() -> nn.Sequential:
@@ -94,49 +93,33 @@ def test_twenty_steps_are_those_of_the_optimizer(
     assert {param.dtype for param in model.parameters()} == {dtype}
 
 
+def lower_the_rate(optimizer: Optimizer, i: int) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.9
+
+
+def change_numbers(optimizer: Optimizer, i: int) -> None:
+    if i == 10:
+        group = optimizer.param_groups[0]
+        group.update({"weight_decay": 0.2, **({"betas": (0.5, 0.9)} if "betas" in group else {})})
+
+
+def clear_the_state(optimizer: Optimizer, i: int) -> None:
+    if i == 10:
+        optimizer.state.clear()
+
+
+def load_a_state(optimizer: Any, i: int) -> None:
+    if i == 5:
+        optimizer.kept = copy.deepcopy(optimizer.state_dict())
+    elif i == 10:
+        optimizer.load_state_dict(optimizer.kept)
+
+
+@pytest.mark.parametrize("change", [lower_the_rate, change_numbers, clear_the_state, load_a_state])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_learning_rate_is_read_at_every_step(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = group["lr"] * 0.9
-
-    compare(of(name), meanwhile)
-
-
-@pytest.mark.parametrize(
-    "name", ["Adam", "Adam, AMSGrad", "AdamW", "SGD, momentum", "RMSprop", "RMSpropEpsInsideSqrt", "two groups"]
-)
-def test_state_may_be_loaded_between_steps(name: str) -> None:
-    saved: dict[int, Any] = {}
-
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 5:
-            saved[id(optimizer)] = copy.deepcopy(optimizer.state_dict())
-        elif i == 10:
-            optimizer.load_state_dict(saved[id(optimizer)])
-
-    compare(of(name), meanwhile)
-
-
-@pytest.mark.parametrize("name", SEVERAL)
-def test_state_may_be_cleared_between_steps(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 10:
-            optimizer.state.clear()
-
-    _, optimizer = compare(of(name), meanwhile)
-    steps = {float(state["step"]) for state in optimizer.state.values() if "step" in state}
-    assert steps <= {float(STEPS - 10)}
-
-
-@pytest.mark.parametrize("name", ["Adam", "SGD, momentum"])
-def test_hyperparameters_may_change_between_steps(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 10:
-            group = optimizer.param_groups[0]
-            group.update({"weight_decay": 0.2, **({"betas": (0.5, 0.9)} if "betas" in group else {"momentum": 0.5})})
-
-    compare(of(name), meanwhile)
+def test_the_optimizer_may_change_between_steps(name: str, change: Callable[[Optimizer, int], None]) -> None:
+    compare(of(name), lambda model, optimizer, i: change(optimizer, i))
 
 
 @pytest.mark.parametrize("name", ["Adam", "SGD"])

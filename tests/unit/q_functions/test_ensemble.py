@@ -90,7 +90,7 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
 @pytest.mark.parametrize("kind", [agents.TD3, agents.TD3PlusBC])
 def test_an_ensemble_learns_what_separate_critics_learn(kind: type[agents.TD3], pool: str) -> None:
     rows = make_batch()
-    agents = []
+    learnt = []
     for together in (True, False):
         torch.manual_seed(0)
         policy = nn.Sequential(nn.Linear(4, 2), DeterministicHead())
@@ -100,12 +100,12 @@ def test_an_ensemble_learns_what_separate_critics_learn(kind: type[agents.TD3], 
             given = policy, q_func, None, adam(policy), adam(q_func), None
         else:
             given = policy, *parts, adam(policy), *map(adam, parts)
-        agents.append(kind(*given, **OPTIONS, explorer=Greedy()))
-    for agent in agents:
+        learnt.append(kind(*given, **OPTIONS, explorer=Greedy()))
+    for agent in learnt:
         torch.manual_seed(1)
         for _ in range(2):  # the policy, which follows the first critic, learns in the second one
             agent.update(rows)
-    for one, other in zip(*([*agent.critics, agent.policy] for agent in agents), strict=True):
+    for one, other in zip(*([*agent.critics, agent.policy] for agent in learnt), strict=True):
         assert all(torch.allclose(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
 
 
@@ -125,9 +125,7 @@ def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
     agent.update(make_batch())
 
 
-@pytest.mark.parametrize(
-    "kind", [agents.SoftActorCritic, agents.AWAC, agents.CQL, agents.IQL, agents.CrossQ, agents.DiscreteSAC]
-)
+@pytest.mark.parametrize("name", ["SoftActorCritic", "AWAC", "CQL", "IQL", "CrossQ", "DiscreteSAC"])
 @pytest.mark.parametrize("bootstrap", [False, True])
 def test_equal_critics_part_if_they_bootstrap(name: str, bootstrap: bool) -> None:
     kind, discrete = getattr(agents, name), name == "DiscreteSAC"

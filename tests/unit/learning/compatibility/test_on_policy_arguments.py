@@ -1,6 +1,5 @@
 """Every argument of the on-policy agents has the effect that its documentation says."""
 
-import copy
 import functools
 import logging
 import math
@@ -145,22 +144,6 @@ def test_arguments_are_those_of_the_function(
     assert calls and all(keywords == expected for _, keywords in calls)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("PPO", "entropy_coef"), ("A2C", "entropy_coeff"), ("REINFORCE", "beta"), ("TRPO", "entropy_coef")],
-)
-def test_an_entropy_bonus_keeps_policies_open(kind: str, name: str) -> None:
-    entropies = []
-    for weight in (0.0, 100.0):
-        set_random_seed(0)
-        policy, vf = make_nets()
-        with torch.no_grad():
-            policy[2].bias[0] = 2.0
-        trained(kind, 20, nets=(policy, vf), **{name: weight})
-        entropies.append(policy(torch.eye(5)).entropy().mean().item())
-    assert entropies[0] < entropies[1]
-
-
 @pytest.mark.parametrize("kind", ["PPO", "A2C", "REINFORCE"])
 def test_max_grad_norm(kind: str) -> None:
     set_random_seed(0)
@@ -184,26 +167,6 @@ def test_max_grad_norm_of_trpo_is_that_of_the_values() -> None:
 def test_target_kl_ends_an_update(target_kl: float | None) -> None:
     agent = trained("PPO", 10, epochs=5, minibatch_size=5, optimizer=SGD, target_kl=target_kl)
     assert agent.n_updates == (2 if target_kl == 0.0 else 10)
-
-
-def test_backward_separately_gives_the_same_policy_with_the_graph_of_one_episode() -> None:
-    policies, rows = [], []
-    for separately in (False, True):
-        policy, _ = make_nets()
-        policy.load_state_dict(policies[0][1] if policies else policy.state_dict())
-        initial = copy.deepcopy(policy.state_dict())
-        agent = make_on_policy(
-            "REINFORCE", nets=(policy, policy), batchsize=3, backward_separately=separately, beta=0.1
-        )
-        set_random_seed(1)
-        sizes: list[int] = []
-        policy.register_forward_hook(lambda m, args, out, sizes=sizes: sizes.append(len(args[0])))
-        play_one(agent, Chain(time_limit=4), 12)
-        assert agent.n_updates == 1
-        policies.append((values_of(policy), initial))
-        rows.append([size for size in sizes if size > 1])
-    torch.testing.assert_close(policies[0][0], policies[1][0])
-    assert len(rows[0]) == 1 and len(rows[1]) == 3 and sum(rows[1]) == rows[0][0]
 
 
 def test_learn_from_truncated(caplog: Any) -> None:
