@@ -58,7 +58,6 @@ from registry.effects import (
     of_other_features,
     slower,
     small,
-    window,
 )
 from registry.entry import Entry, Family, Table
 
@@ -133,7 +132,7 @@ OF_ON_POLICY: Table = {
     ),
     "target_kl": Effect(1e-9, "updates parameters", held_by=ON_POLICY + "target_kl_ends_an_update"),
     **{
-        f"{name}_stats_window": window("windows_of_statistics")
+        f"{name}_stats_window": Effect(1, "statistics")
         for name in ("value", "entropy", "value_loss", "policy_loss", "kl")
     },
     "policy_step_size_stats_window": Effect(held_by=ON_POLICY + "windows_of_statistics"),
@@ -230,9 +229,7 @@ OF_A3C: Table = {
         0.5, "parameters", given={"use_average_reward": True},
         held_by="golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
     ),
-    "act_deterministically": Effect(
-        True, "evaluation", held_by=ASYNC + "act_deterministically_takes_the_likeliest_action_in_evaluation"
-    ),
+    "act_deterministically": Effect(True, "evaluation"),
     "max_grad_norm": Effect(0.01, "parameters", held_by=ASYNC + "max_grad_norm_bounds_the_gradient"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
     "average_value_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),

@@ -166,6 +166,12 @@ def test_errors_of_the_explorer_are_its_own() -> None:
         make_agent(explorer=ConstantEpsilonGreedy(1.0, random_action)).act(OBS[0])
 
 
+def go(agent: DQN, n_steps: int, ends: bool = False) -> None:
+    for i in range(n_steps):
+        agent.act(OBS[i])
+        agent.observe(OBS[i + 1], 0.0, ends and i == n_steps - 1, False)
+
+
 class TestRecurrence:
     """Each environment has a state of its own, apart for training and evaluation, that ends with its episode."""
 
@@ -190,9 +196,7 @@ class TestRecurrence:
 
     def test_state_goes_on_within_an_episode(self) -> None:
         agent = self.make()
-        for i in range(4):
-            agent.act(OBS[i])
-            agent.observe(OBS[i + 1], 0.0, False, False)
+        go(agent, 4)
         with torch.no_grad():
             _, expected = agent.model(nn.utils.rnn.pack_sequence([torch.from_numpy(OBS[:4])]), None)
         torch.testing.assert_close(self.state(agent), expected)
@@ -200,9 +204,7 @@ class TestRecurrence:
     def test_an_episode_whose_end_was_never_told_is_over_when_the_agent_is_told_to_stop(self) -> None:
         agent, fresh = self.make(), self.make()
         fresh.load_state_dict(agent.state_dict())
-        for i in range(3):
-            agent.act(OBS[i])
-            agent.observe(OBS[i + 1], 0.0, False, False)
+        go(agent, 3)
         agent.stop_episode()
         for one in (agent, fresh):
             one.act(OBS[3])
@@ -269,9 +271,7 @@ class TestRecurrence:
     def test_values_in_replay_are_those_of_acting(self) -> None:
         # With unchanged parameters the stored states make the values of a sequence those of the whole episode.
         agent = self.make(episodic_update_len=2)
-        for i in range(6):
-            agent.act(OBS[i])
-            agent.observe(OBS[i + 1], 0.0, i == 5, False)
+        go(agent, 6, ends=True)
         whole = agent.model(nn.utils.rnn.pack_sequence([torch.from_numpy(OBS[:6])]), None)[0].q_values
         for _ in range(10):
             batch = agent.replay_buffer.sample_sequences(1, 2, 0.9)  # type: ignore[attr-defined]

@@ -1,6 +1,5 @@
 """Methods of PFRL's on-policy and asynchronous agents that a subclass overrides are called, or refused by name."""
 
-import copy
 import pickle
 import re
 import types
@@ -166,34 +165,6 @@ def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch:
 
 
 # A2C
-
-
-def test_update_of_a2c_finds_what_pfrl_keeps() -> None:
-    class Own(agents.A2C):
-        def update(self) -> None:
-            kept.append({name: copy.deepcopy(getattr(self, name)) for name in names})
-
-    names = ("states", "actions", "rewards", "masks", "value_preds", "returns", "obs_shape", "action_shape")
-    names += ("t_start", "t", "average_actor_loss", "average_value", "average_entropy")
-    kept: list[dict[str, Any]] = []
-    agent = made("A2C", Own)
-    obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
-    for step in range(4):
-        agent.batch_act([*obs[step]])
-        done = [step == 1, step == 3]
-        agent.batch_observe([*obs[step + 1]], [step, 10 * step], done, [False, False])
-    (kept_once,) = kept
-    np.testing.assert_array_equal(kept_once["states"][:4], obs[:4])
-    np.testing.assert_array_equal(kept_once["states"][4, 0], obs[4, 0])
-    assert kept_once["rewards"].tolist() == [[0, 0], [1, 10], [2, 20], [3, 30]]
-    assert kept_once["masks"].tolist() == [[1, 1], [0, 1], [1, 1], [1, 0]]
-    assert kept_once["actions"].dtype == torch.float32 and kept_once["actions"].shape == (4, 2)
-    with torch.no_grad():
-        value = agent.model(kept_once["states"].reshape(-1, 3))[1].reshape(5, 2)
-    torch.testing.assert_close(kept_once["value_preds"][:4], value[:4])
-    assert kept_once["returns"].shape == (5, 2)
-    assert (tuple(kept_once["obs_shape"]), tuple(kept_once["action_shape"])) == ((3,), ())
-    assert (kept_once["t_start"], kept_once["t"], agent.t_start, agent.n_updates) == (0, 8, 8, 1)
 
 
 def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_told() -> None:

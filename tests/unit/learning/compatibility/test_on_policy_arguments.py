@@ -274,19 +274,11 @@ def test_statistics_have_the_names_that_are_documented() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "argument"),
-    [
-        ("PPO", "value_stats_window"),
-        ("PPO", "entropy_stats_window"),
-        ("PPO", "value_loss_stats_window"),
-        ("PPO", "policy_loss_stats_window"),
-        ("TRPO", "value_stats_window"),
-        ("TRPO", "entropy_stats_window"),
-        ("TRPO", "kl_stats_window"),
-        ("TRPO", "policy_step_size_stats_window"),
-    ],
-)
+WINDOWS = [("PPO", f"{name}_stats_window") for name in ("value", "entropy", "value_loss", "policy_loss")]
+WINDOWS += [("TRPO", f"{name}_stats_window") for name in ("value", "entropy", "kl")]
+
+
+@pytest.mark.parametrize(("kind", "argument"), [*WINDOWS, ("TRPO", "policy_step_size_stats_window")])
 def test_windows_of_statistics(kind: str, argument: str) -> None:
     agent = make_on_policy(kind, **{argument: 3})
     name = argument.removesuffix("_stats_window")

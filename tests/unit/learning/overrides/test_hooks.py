@@ -51,27 +51,6 @@ def test_the_nearest_agent_of_this_package_decides() -> None:
         type("Own", (agents.BEAR,), {"update_q_func": lambda self, batch: None})
 
 
-@pytest.mark.parametrize("owner", REPLAYING)
-def test_update_gets_experiences_or_a_batch_by_the_name_of_its_argument(owner: str) -> None:
-    got: list[Any] = []
-
-    class InPfrlsForm(getattr(agents, owner)):  # type: ignore[misc]
-        def update(self, experiences: Any, errors_out: Any = None) -> None:
-            got.append(experiences)
-            super().update(experiences, errors_out)
-
-    class InOurs(getattr(agents, owner)):  # type: ignore[misc]
-        def update(self, batch: Any, errors_out: Any = None) -> Any:
-            got.append(batch)
-            return super().update(batch, errors_out)
-
-    replaying(owner, InPfrlsForm, "3-step").update_from_replay()
-    replaying(owner, InOurs, "3-step").update_from_replay()
-    assert got[0][0][0].keys() >= {"state", "action", "reward", "next_state", "is_state_terminal"}
-    assert {len(item) for item in got[0]} == {1, 2, 3}
-    assert isinstance(got[1], Batch)
-
-
 def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
     got: list[Any] = []
 
@@ -88,23 +67,6 @@ def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
     assert sorted({len(item) for item in got}) != [1]  # n follows from the discount
     for one, other in zip(own.model.parameters(), plain.model.parameters(), strict=True):
         torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("owner", REPLAYING)
-def test_columns_have_the_values_of_pfrls_batch_experiences(owner: str) -> None:
-    got: list[Any] = []
-    name = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
-    base = getattr(agents, owner)
-    agent = replaying(owner, by_class(base, name, spy(got, base, name)), "3-step")
-    experiences = agent.replay_buffer.sample(12)
-    agent.update(experiences)
-    ((columns,), _) = got[0]
-    expected = pfrl_like.replay_buffer.batch_experiences(experiences, "cpu", lambda x: x, agent.gamma)
-    for key in ("state", "action", "reward", "is_state_terminal"):
-        torch.testing.assert_close(columns[key], expected[key])
-    going = expected["is_state_terminal"] == 0
-    torch.testing.assert_close(columns["discount"][going], expected["discount"][going])
-    torch.testing.assert_close(columns["next_state"][going], expected["next_state"][going])
 
 
 @pytest.mark.parametrize("owner", REPLAYING)
