@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import json
 import math
 import operator
 import pickle
@@ -21,8 +22,9 @@ from seed_parts import exemplar
 
 from pfrl_like.learning.statistics import Record
 from pfrl_like.random_streams.reachable import Reachable
+from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.testing import Chain
-from pfrl_like.testing.play import play_one
+from pfrl_like.testing.play import difference, play_one
 
 CHAIN = Chain(time_limit=7)
 
@@ -277,3 +279,33 @@ def test_a_former_state_of_an_on_policy_agent_gives_the_same_statistics() -> Non
     statistics = dict(agent.get_statistics())
     assert (statistics["average_value"], statistics["average_value_loss"]) == (2.0, 1.5)
     assert math.isnan(statistics["average_entropy"]) and agent.value_record.maxlen == 1000
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_nested_tensors_come_back_bit_for_bit(dtype: torch.dtype) -> None:
+    value = (torch.randn(2, 3, dtype=dtype), None, (torch.tensor(0.1, dtype=dtype), torch.zeros(0, dtype=dtype)), ())
+    back = from_plain(json.loads(json.dumps(to_plain(value), allow_nan=False)), "cpu")
+    assert back[0].dtype == dtype
+    torch.testing.assert_close(back[0], value[0], rtol=0, atol=0)
+    torch.testing.assert_close(back[2], value[2], rtol=0, atol=0)
+    assert back[1] is None and back[3] == ()
+
+
+def test_many_numbers_stay_a_tensor_and_come_back_as_a_copy() -> None:
+    many = torch.arange(10_001.0)
+    [plain] = to_plain((many,))
+    [back] = from_plain([plain], "cpu")
+    assert plain is many and torch.equal(back, many) and back.data_ptr() != many.data_ptr()
+
+
+def test_numbers_that_are_not_finite_come_back_as_nan() -> None:
+    back = from_plain(to_plain(torch.tensor([1.0, math.nan, math.inf])), "cpu")
+    assert difference(back, torch.tensor([1.0, math.nan, math.nan])) is None
+
+
+@pytest.mark.parametrize(
+    "value", [5, "a", {}, {"dtype": "torch.float32", "values": [[1.0], [1.0, 2.0]]}, [{"dtype": 1}]]
+)
+def test_what_is_no_such_value_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="a tensor is .* expected its dtype and values"):
+        from_plain(value, "cpu")

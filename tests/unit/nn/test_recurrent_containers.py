@@ -3,9 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.nn import Branched, Recurrent, RecurrentBranched, RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.utils.recurrent import (
     detach_recurrent_state,
     forward,
@@ -37,12 +35,6 @@ def test_sequential_keeps_the_order_of_unsorted_sequences() -> None:
     padded, lengths = nn.utils.rnn.pad_packed_sequence(output)
     assert lengths.tolist() == [1, 3]
     torch.testing.assert_close(padded[:1, 0], alone.data)
-
-
-def test_sequential_gives_an_action_value_over_all_rows() -> None:
-    output, _ = RecurrentSequential(nn.GRU(2, 3), DiscreteActionValueHead())(pack_sequence(sequences()), None)
-    assert isinstance(output, DiscreteActionValue)
-    assert output.q_values.shape == (4, 3)
 
 
 def test_sequential_takes_inputs_of_several_parts() -> None:

@@ -118,13 +118,6 @@ def test_members_may_share_layers() -> None:
     assert not torch.equal(shared.weight, before)
 
 
-def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
-    agent = actor_critic(agents.SoftActorCritic, critics(2, bootstrap=True))
-    one, other = agent.rows_of_critics(make_batch(n=64).replace(weight=None))
-    assert set(one.weight.tolist()) == {0.0, 2.0} and not torch.equal(one.weight, other.weight)
-    agent.update(make_batch())
-
-
 @pytest.mark.parametrize("name", ["SoftActorCritic", "AWAC", "CQL", "IQL", "CrossQ", "DiscreteSAC"])
 @pytest.mark.parametrize("bootstrap", [False, True])
 def test_equal_critics_part_if_they_bootstrap(name: str, bootstrap: bool) -> None:
