@@ -79,11 +79,6 @@ def not_recurrent() -> Table:
     }
 
 
-def window(name: str) -> Effect:
-    """A statistic over fewer values."""
-    return Effect(1, "statistics", held_by=ON_POLICY + name)
-
-
 def small(kind: Callable[[int], Any]) -> Effect:
     """A buffer of twelve transitions."""
     return Effect(Made(lambda _: kind(12)), "parameters stored")

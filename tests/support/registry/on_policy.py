@@ -36,7 +36,6 @@ from registry.effects import (
     of_other_features,
     slower,
     small,
-    window,
 )
 from registry.entry import Entry, Family, Table
 
@@ -83,28 +82,30 @@ OF_ON_POLICY: Table = {
     "policy": anew("policy"),
     "vf": anew("vf"),
     "vf_optimizer": slower("vf"),
-    "gamma": learnt(0.3, ON_POLICY + "gamma_and_lambda"),
-    "lambd": learnt(0.2, ON_POLICY + "gamma_and_lambda"),
+    "gamma": Effect(0.3, "parameters"),
+    "lambd": Effect(0.2, "parameters"),
     "phi": Effect(lambda obs: -3 * obs, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
     "batch_states": Effect(of_other_features, "parameters evaluation", held_by=ON_POLICY + "phi_and_batch_states"),
-    "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=ON_POLICY + "refused_updates_are_logged"),
+    "logger": Effect(logging.getLogger("of.a.user"), "log"),
     "max_grad_norm": learnt(0.01, ON_POLICY + "max_grad_norm"),
-    "act_deterministically": Effect(True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"),
+    "act_deterministically": Effect(
+        True, "evaluation", held_by=ON_POLICY + "act_deterministically_is_for_evaluation"
+    ),
     "obs_normalizer": learnt(
         Made(lambda _: EmpiricalNormalization(5)), ON_POLICY + "obs_normalizer_learns_between_targets_and_update"
     ),
     "update_interval": Effect(15, "updates parameters", held_by=ON_POLICY + "update_interval"),
     "minibatch_size": Effect(10, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
     "epochs": Effect(1, "updates parameters", held_by=ON_POLICY + "minibatch_size_and_epochs"),
-    "value_func_coef": learnt(5.0, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
-    "entropy_coef": learnt(1.0, ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
-    "clip_eps": learnt(1e-3, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
-    "clip_eps_vf": learnt(1e-3, ON_POLICY + "the_weights_of_ppos_loss_and_its_clipping"),
+    "value_func_coef": learnt(5.0, ON_POLICY + "arguments_are_those_of_the_function"),
+    "entropy_coef": Effect(1.0, "parameters"),
+    "clip_eps": learnt(1e-3, ON_POLICY + "arguments_are_those_of_the_function"),
+    "clip_eps_vf": learnt(1e-3, ON_POLICY + "arguments_are_those_of_the_function"),
     "standardize_advantages": learnt(False, ON_POLICY + "standardize_advantages"),
     "max_recurrent_sequence_len": learnt(2, ON_POLICY + "max_recurrent_sequence_len", given=SEQUENCES),
     "target_kl": Effect(1e-9, "updates parameters", held_by=ON_POLICY + "target_kl_ends_an_update"),
     **{
-        f"{name}_stats_window": window("windows_of_statistics")
+        f"{name}_stats_window": Effect(1, "statistics")
         for name in ("value", "entropy", "value_loss", "policy_loss", "kl")
     },
     "policy_step_size_stats_window": Effect(held_by=ON_POLICY + "windows_of_statistics"),
@@ -117,20 +118,19 @@ OF_ON_POLICY: Table = {
     "vf_epochs": learnt(1, ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "vf_batch_size": learnt(10, ON_POLICY + "vf_epochs_and_vf_batch_size"),
     "line_search_max_backtrack": Effect(held_by=ON_POLICY + "line_search_max_backtrack"),
-    "conjugate_gradient_max_iter": learnt(1, ON_POLICY + "conjugate_gradient_arguments"),
-    "conjugate_gradient_damping": learnt(5.0, ON_POLICY + "conjugate_gradient_arguments"),
+    "conjugate_gradient_max_iter": learnt(1, ON_POLICY + "arguments_are_those_of_the_function"),
+    "conjugate_gradient_damping": learnt(5.0, ON_POLICY + "arguments_are_those_of_the_function"),
     "num_processes": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
     "update_steps": Effect(3, "updates parameters", held_by=ON_POLICY + "num_processes_and_update_steps"),
-    "pi_loss_coef": learnt(0.1, ON_POLICY + "the_weights_of_a2cs_loss"),
-    "v_loss_coef": learnt(5.0, ON_POLICY + "the_weights_of_a2cs_loss"),
-    "entropy_coeff": learnt(1.0, ON_POLICY + "the_weights_of_a2cs_loss"),
-    "use_gae": learnt(True, ON_POLICY + "use_gae_and_its_absence"),
-    "tau": learnt(0.2, ON_POLICY + "use_gae_and_its_absence", given={"use_gae": True}),
-    "beta": learnt(1.0, ON_POLICY + "an_entropy_bonus_keeps_policies_open"),
+    "pi_loss_coef": learnt(0.1, ON_POLICY + "arguments_are_those_of_the_function"),
+    "v_loss_coef": learnt(5.0, ON_POLICY + "arguments_are_those_of_the_function"),
+    "entropy_coeff": learnt(1.0, ON_POLICY + "arguments_are_those_of_the_function"),
+    "use_gae": Effect(True, "parameters"),
+    "tau": Effect(0.2, "parameters", given={"use_gae": True}),
+    "beta": Effect(1.0, "parameters"),
     "batchsize": Effect(3, "updates parameters", held_by=ON_POLICY + "batchsize_counts_episodes"),
     "backward_separately": Effect(
         True, "passes", given={"batchsize": 2},
-        held_by=ON_POLICY + "backward_separately_gives_the_same_policy_with_the_graph_of_one_episode",
     ),
     "learn_from_truncated": Effect(True, "updates parameters", held_by=ON_POLICY + "learn_from_truncated"),
 }  # fmt: skip
@@ -179,7 +179,7 @@ OF_A3C: Table = {
     "optimizer": slower("model"),
     "t_max": Effect(3, "updates parameters", held_by=ASYNC + "updates_come_after_t_max_steps_and_at_ends"),
     "beta": learnt(1.0, "golden/test_a3c_loss.py::test_loss_of_two_steps"),
-    "process_idx": Effect(3, "process", held_by=ASYNC + "process_idx_is_what_it_was_given"),
+    "process_idx": Effect(3, "process"),
     "phi": Effect(
         lambda obs: -3 * obs, "parameters evaluation", held_by=ASYNC + "batch_states_and_phi_make_the_features"
     ),
@@ -197,9 +197,7 @@ OF_A3C: Table = {
         0.5, "golden/test_a3c_loss.py::test_average_reward_is_taken_off_and_follows_the_advantages",
         given={"use_average_reward": True},
     ),
-    "act_deterministically": Effect(
-        True, "evaluation", held_by=ASYNC + "act_deterministically_takes_the_likeliest_action_in_evaluation"
-    ),
+    "act_deterministically": Effect(True, "evaluation"),
     "max_grad_norm": learnt(0.01, ASYNC + "max_grad_norm_bounds_the_gradient"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),
     "average_value_decay": Effect(0.5, "statistics", held_by=ASYNC + "running_means_decay_as_told"),

@@ -1,101 +1,19 @@
-from typing import Any
+"""Gaussians, squashed ones, and points."""
+
+import math
 
 import pytest
 import torch
-from torch import Tensor
-from torch.distributions import Distribution, Independent, Normal, kl_divergence
+from torch.distributions import kl_divergence
 
-from pfrl_like.distributions import DiagonalGaussian, detached, log_prob_and_entropy, rsample_with_log_prob
-
-LOC = torch.tensor([[0.5, -1.0, 2.0], [1.0, 0.0, -3.0]])
-VALUE = torch.tensor([[0.0, -1.0, 1.0], [4.0, 0.2, -3.5]])
-SCALES = {
-    "each": torch.tensor([[0.5, 1.0, 2.0], [0.1, 3.0, 1.0]]),
-    "diagonal": torch.tensor([0.5, 1.0, 2.0]),
-    "spherical": torch.tensor([0.7]),
-    "scalar": torch.tensor(0.7),
-    "number": 0.7,
-}
-
-
-def of_torch(loc: Tensor, scale: Any) -> Distribution:
-    return Independent(Normal(loc, scale), 1)
-
-
-@pytest.mark.parametrize("form", SCALES)
-def test_it_is_the_gaussian_of_torch(form: str) -> None:
-    ours, theirs = DiagonalGaussian(LOC, SCALES[form]), of_torch(LOC, SCALES[form])
-    assert (ours.batch_shape, ours.event_shape) == (theirs.batch_shape, theirs.event_shape) == ((2,), (3,))
-    for name in ("mean", "mode", "stddev", "variance"):
-        torch.testing.assert_close(getattr(ours, name), getattr(theirs, name))
-    for value in (VALUE, VALUE.expand(4, 2, 3)):
-        torch.testing.assert_close(ours.log_prob(value), theirs.log_prob(value))
-    torch.testing.assert_close(ours.entropy(), theirs.entropy())
-    divergence = kl_divergence(theirs, of_torch(VALUE, 2.0))
-    for other in (DiagonalGaussian(VALUE, 2.0), of_torch(VALUE, 2.0)):
-        torch.testing.assert_close(kl_divergence(ours, other), divergence)
-
-
-@pytest.mark.parametrize("form", SCALES)
-@pytest.mark.parametrize("sample_shape", [(), (5,)])
-def test_it_draws_the_random_numbers_of_torch(form: str, sample_shape: tuple[int, ...]) -> None:
-    for method in ("sample", "rsample"):
-        samples = []
-        for distribution in (DiagonalGaussian(LOC, SCALES[form]), of_torch(LOC, SCALES[form])):
-            torch.manual_seed(0)
-            samples.append(getattr(distribution, method)(sample_shape))
-        torch.testing.assert_close(*samples)
-        assert samples[0].shape == (*sample_shape, 2, 3)
-
-
-def test_whoever_asks_is_told_that_it_is_torchs() -> None:
-    distribution = DiagonalGaussian(LOC, 1.0)
-    assert isinstance(distribution, Independent) and isinstance(distribution.base_dist, Normal)
-    assert distribution.base_dist.loc is LOC and distribution.base_dist.scale.shape == LOC.shape
-    assert distribution.reinterpreted_batch_ndims == 1
-    assert distribution.has_rsample and not distribution.has_enumerate_support
-    assert "loc: torch.Size([2, 3])" in repr(distribution)
-
-
-def test_gradients_are_those_of_torch() -> None:
-    gradients = []
-    for cls in (DiagonalGaussian, of_torch):
-        loc, scale = LOC.clone().requires_grad_(), SCALES["diagonal"].clone().requires_grad_()  # type: ignore[union-attr]
-        torch.manual_seed(0)
-        distribution = cls(loc, scale)
-        (
-            distribution.log_prob(VALUE) + distribution.entropy() + distribution.rsample().square().sum(1)
-        ).sum().backward()
-        gradients.append((loc.grad, scale.grad))
-    torch.testing.assert_close(*gradients)
-
-
-def test_only_sample_stops_the_gradient() -> None:
-    distribution = DiagonalGaussian(LOC.clone().requires_grad_(), 1.0)
-    assert distribution.rsample().requires_grad and not distribution.sample().requires_grad
-
-
-@pytest.mark.parametrize("form", SCALES)
-def test_two_questions_at_once_have_the_same_answers(form: str) -> None:
-    distribution = DiagonalGaussian(LOC, SCALES[form])
-    log_prob, entropy = log_prob_and_entropy(distribution, VALUE)
-    assert torch.equal(log_prob, distribution.log_prob(VALUE)) and torch.equal(entropy, distribution.entropy())
-    torch.manual_seed(0)
-    sample, log_prob = rsample_with_log_prob(distribution)
-    torch.manual_seed(0)
-    assert torch.equal(sample, distribution.rsample())
-    torch.testing.assert_close(log_prob, distribution.log_prob(sample))
-
-
-def test_a_sample_and_its_log_probability_have_the_gradients_of_both() -> None:
-    gradients = []
-    for function in (rsample_with_log_prob, lambda d: ((x := d.rsample()), d.log_prob(x))):
-        loc, scale = LOC.clone().requires_grad_(), SCALES["each"].clone().requires_grad_()  # type: ignore[union-attr]
-        torch.manual_seed(0)
-        sample, log_prob = function(DiagonalGaussian(loc, scale))
-        (sample.square().sum() + log_prob.sum()).backward()
-        gradients.append((loc.grad, scale.grad))
-    torch.testing.assert_close(*gradients)
+from pfrl_like.distributions import (
+    Delta,
+    DeltaVector,
+    DiagonalGaussian,
+    SquashedGaussian,
+    detached,
+    rsample_with_log_prob,
+)
 
 
 def test_a_logarithm_of_the_scale_that_is_at_hand_is_used() -> None:
@@ -114,18 +32,111 @@ def test_the_second_derivative_of_the_divergence_is_the_fisher_information() -> 
     assert second == pytest.approx([4, 8])  # 1 / scale**2 and 2 / scale**2
 
 
-def test_it_can_be_expanded() -> None:
-    wide = DiagonalGaussian(LOC, SCALES["diagonal"]).expand((4, 2))
-    assert (wide.batch_shape, wide.event_shape) == ((4, 2), (3,))
-    torch.testing.assert_close(wide.log_prob(VALUE)[3], DiagonalGaussian(LOC, SCALES["diagonal"]).log_prob(VALUE))
-
-
-def test_a_mean_for_many_scales_is_repeated() -> None:
-    ours, theirs = DiagonalGaussian(LOC[0], SCALES["each"]), of_torch(LOC[0], SCALES["each"])
-    assert ours.batch_shape == theirs.batch_shape == (2,)
-    torch.testing.assert_close(ours.log_prob(VALUE), theirs.log_prob(VALUE))
-
-
 def test_a_scalar_mean_is_refused() -> None:
     with pytest.raises(ValueError, match=r"loc is a scalar, expected a tensor \[..., n\]"):
         DiagonalGaussian(torch.tensor(0.0), 1.0)
+
+
+def test_samples_are_the_location_and_only_rsample_has_a_gradient() -> None:
+    loc = torch.tensor([1.0, 2.0], requires_grad=True)
+    distribution = Delta(loc)
+    assert distribution.sample((3,)).tolist() == [[1.0, 2.0]] * 3
+    assert not distribution.sample().requires_grad
+    distribution.rsample((3,)).sum().backward()
+    assert loc.grad is not None
+    assert loc.grad.tolist() == [3.0, 3.0]
+
+
+def test_moments_and_mode() -> None:
+    distribution = Delta(torch.tensor([1.0, 2.0]))
+    assert distribution.mean.tolist() == distribution.mode.tolist() == [1.0, 2.0]
+    assert distribution.variance.tolist() == distribution.stddev.tolist() == [0.0, 0.0]
+    assert Delta(3.0).mean.item() == 3.0
+
+
+def test_what_needs_a_density_is_refused() -> None:
+    for distribution in (Delta(torch.zeros(2)), DeltaVector(torch.zeros(2))):
+        for function in (lambda d: d.entropy(), lambda d: d.log_prob(torch.zeros(2))):
+            with pytest.raises(RuntimeError, match="has no density"):
+                function(distribution)
+
+
+def test_a_location_that_is_not_finite_is_refused_if_asked() -> None:
+    with pytest.raises(ValueError, match="loc"):
+        Delta(torch.tensor([torch.nan]), validate_args=True)
+
+
+LOC = torch.tensor([[0.5, -1.0], [0.0, 0.3]])
+SCALE = torch.tensor([[0.5, 1.0], [0.2, 2.0]])
+
+
+def test_the_density_integrates_to_one() -> None:
+    x = torch.linspace(-1, 1, 20001, dtype=torch.float64)
+    distribution = SquashedGaussian(torch.tensor([0.3], dtype=torch.float64), 0.8)
+    density = distribution.log_prob(x.unsqueeze(1)).exp()
+    assert torch.trapezoid(density, x).item() == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", [1.0, -1.0, 1.5, -7.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_values_at_the_bounds_and_beyond_count_as_the_last_one_before(value: float, dtype: torch.dtype) -> None:
+    loc, scale = torch.zeros(1, dtype=dtype, requires_grad=True), torch.ones(1, dtype=dtype, requires_grad=True)
+    at_bound = SquashedGaussian(loc, scale).log_prob(torch.tensor([value], dtype=dtype))
+    last = torch.nextafter(torch.tensor([math.copysign(1, value)], dtype=dtype), torch.zeros(1, dtype=dtype))
+    assert torch.equal(at_bound, SquashedGaussian(loc, scale).log_prob(last))
+    assert all(torch.isfinite(g).all() for g in torch.autograd.grad(at_bound, (loc, scale)))
+
+
+def test_a_samples_own_log_probability_is_exact_at_the_bound() -> None:
+    distribution = SquashedGaussian(torch.tensor([20.0]), 0.5)
+    for draw in (distribution.sample, distribution.rsample):
+        sample = draw()
+        assert sample.item() == 1
+        # The Gaussian's own is at most -log(1/2) - 0.92; the slope's is 2 * 20 - log 4 within a few scales.
+        assert 30 < distribution.log_prob(sample).item() < 50
+        assert distribution.log_prob(sample.clone()).item() < -200  # told nothing, it takes the last number before 1
+
+
+def test_a_sample_that_was_changed_is_no_longer_its_own() -> None:
+    distribution = SquashedGaussian(torch.zeros(1), 1.0)
+    sample = distribution.sample().fill_(0.6)
+    torch.testing.assert_close(distribution.log_prob(sample), distribution.log_prob(torch.tensor([0.6])))
+
+
+def test_sampling_in_inference_mode_works() -> None:
+    with torch.inference_mode():
+        distribution = SquashedGaussian(LOC, SCALE)
+        sample = distribution.sample()
+        torch.testing.assert_close(distribution.log_prob(sample), distribution.log_prob(sample.clone()))
+
+
+def test_gradients_are_finite_where_tanh_has_none() -> None:
+    loc = torch.tensor([100.0, -100.0, 9.0]).requires_grad_()
+    scale = torch.full((3,), 1e-3).requires_grad_()
+    sample, log_prob = rsample_with_log_prob(SquashedGaussian(loc, scale))
+    (sample.sum() + log_prob).backward()
+    assert loc.grad is not None and scale.grad is not None
+    # d(-log(1 - tanh(x)**2))/dx = 2 tanh(x), however large x is.
+    assert loc.grad.tolist() == pytest.approx([2, -2, 2], abs=1e-3)
+    assert torch.isfinite(scale.grad).all()
+
+
+@pytest.mark.parametrize(("scale", "error"), [(0.01, 1e-5), (0.5, 1e-5), (2.0, 1e-5), (math.exp(2), 2e-2)])
+def test_entropy_mean_and_variance_are_those_of_a_fine_sum(scale: float, error: float) -> None:
+    loc = torch.tensor([[-8.0], [-1.0], [0.0], [0.4], [3.0]], dtype=torch.float64)
+    distribution = SquashedGaussian(loc, scale)
+    z = torch.linspace(-9, 9, 30001, dtype=torch.float64)
+    weight, x = torch.softmax(-z * z / 2, 0), loc + scale * z
+    log_slope = math.log(4) - 2 * x.abs() - 2 * torch.exp(-2 * x.abs()).log1p()
+    expected = DiagonalGaussian(loc, scale).entropy() + log_slope @ weight
+    torch.testing.assert_close(distribution.entropy(), expected, rtol=0, atol=error)
+    mean = (x.tanh() @ weight).unsqueeze(1)
+    torch.testing.assert_close(distribution.mean, mean, rtol=0, atol=error)
+    variance = ((x.tanh() - mean).square() @ weight).unsqueeze(1)
+    torch.testing.assert_close(distribution.variance, variance, rtol=0, atol=error)
+
+
+def test_entropy_has_the_gradient_of_its_differences() -> None:
+    loc = torch.tensor([0.7], dtype=torch.float64, requires_grad=True)
+    scale = torch.tensor([0.9], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda loc, scale: SquashedGaussian(loc, scale).entropy(), (loc, scale))

@@ -14,6 +14,7 @@ from pfrl_like.distributions import (
     ProductOfCategoricals,
     SquashedGaussian,
     detached,
+    log_prob_and_entropy,
     mode_of,
     parameters_of,
     rows_of,
@@ -98,9 +99,31 @@ def test_a_distribution_of_ones_own_says_what_its_parameters_are() -> None:
     assert not detached(Own(X.clone().requires_grad_())).x.requires_grad
 
 
-def test_samples_with_log_probabilities_of_any_distribution_with_rsample() -> None:
-    distribution = Independent(Normal(X, 1.0), 1)
-    sample, log_prob = rsample_with_log_prob(distribution)
-    assert torch.equal(log_prob, distribution.log_prob(sample))
+@pytest.mark.parametrize("name", MAKERS)
+def test_it_can_be_expanded(name: str) -> None:
+    distribution = MAKERS[name](X)
+    wide = distribution.expand((5, 2))
+    assert wide.batch_shape == (5, 2) and wide.sample((3,)).shape[:3] == (3, 5, 2)
+    torch.testing.assert_close([each[4] for each in numbers(wide)], numbers(distribution))
+
+
+@pytest.mark.parametrize("name", sorted({*MAKERS} - {"delta", "torch's vector of points", "torch's squashed"}))
+def test_two_questions_at_once_have_the_same_answers_and_gradients(name: str) -> None:
+    results = []
+    for at_once in (True, False):
+        x = X.clone().requires_grad_()
+        distribution, value = MAKERS[name](x), mode_of(MAKERS[name](X))
+        found = [distribution.log_prob(value), distribution.entropy()]
+        if at_once:
+            found = [*log_prob_and_entropy(distribution, value)]
+        if distribution.has_rsample:
+            torch.manual_seed(0)
+            sample = None if at_once else distribution.rsample()
+            found += rsample_with_log_prob(distribution) if at_once else (sample, distribution.log_prob(sample))
+        results.append([*found, *torch.autograd.grad(sum(each.square().sum() for each in found), x)])
+    torch.testing.assert_close(*results)
+
+
+def test_what_has_no_rsample_is_refused() -> None:
     with pytest.raises(TypeError, match="policy gives a Categorical, through whose samples no gradient flows"):
         rsample_with_log_prob(Categorical(X))

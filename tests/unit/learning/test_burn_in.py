@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from pfrl_like.batch import Batch
-from pfrl_like.learning.recurrent_memory import burn_in, packed_rows
+from pfrl_like.learning.recurrent_memory import burn_in
 from pfrl_like.utils.recurrent import forward
 
 LENGTHS = torch.tensor([4, 3, 1])
@@ -42,15 +42,6 @@ def test_rest_of_the_sequences_goes_on_as_if_nothing_had_been_cut() -> None:
         torch.testing.assert_close(output, expected[kept])
 
 
-def test_initial_state_may_be_none() -> None:
-    gru = nn.GRU(2, 3)
-    rest = burn_in(gru, batch(), 1)
-    expected, _ = forward(gru, ROWS, None, LENGTHS)
-    torch.testing.assert_close(
-        forward(gru, rest.obs, rest.recurrent_state, rest.lengths)[0], expected[[3, 4, 2, 5, 6, 7]]
-    )
-
-
 def test_states_take_no_gradient() -> None:
     assert not burn_in(nn.GRU(2, 3), batch(), 1).recurrent_state.requires_grad
 
@@ -71,8 +62,3 @@ def test_nothing_happens_without_sequences_or_steps() -> None:
     assert burn_in(nn.GRU(2, 3), transitions, 2) is transitions
     sequences = batch()
     assert burn_in(nn.GRU(2, 3), sequences, 0) is sequences
-
-
-def test_packed_rows_are_numbered_step_by_step() -> None:
-    assert packed_rows(LENGTHS, torch.zeros(3, dtype=torch.int64), LENGTHS).tolist() == list(range(8))
-    assert packed_rows(LENGTHS, torch.tensor([2, 2, 0]), LENGTHS).tolist() == [5, 6, 2, 7]

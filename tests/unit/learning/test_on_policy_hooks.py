@@ -1,172 +1,32 @@
 """Methods of PFRL's on-policy and asynchronous agents that a subclass overrides are called, or refused by name."""
 
-import copy
-import gc
-import logging
 import pickle
 import re
 import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from peers.pfrl_on_policy import MAKE, TAKEN
-from torch import Tensor, nn
+from hook_parts import CALLED, N_ENVS, by_class, live, made, made_for, parameters, spy
+from torch import nn
 
-import pfrl_like
 from pfrl_like import agents, experiments
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning import HOOKS, Hook, HookType
 from pfrl_like.learning.on_policy import OnPolicyAgent
 from pfrl_like.learning.overrides.hooks import HookMethod
+from pfrl_like.nn import Lambda
 from pfrl_like.replay_buffers import PrioritizedEpisodicReplayBuffer
-
-OWNERS = ("PPO", "TRPO", "A2C", "REINFORCE", "A3C", "ACER")
-ROWS = [hook for hook in HOOKS if hook.owner in OWNERS]
-CALLED = [hook for hook in ROWS if hook.outcome != "refused"]
-EVERY_ROW = pytest.mark.parametrize("hook", ROWS, ids=lambda hook: f"{hook.owner}.{hook.name}")
-EVERY_CALLED_ROW = pytest.mark.parametrize("hook", CALLED, ids=lambda hook: f"{hook.owner}.{hook.name}")
-N_ENVS = {"PPO": 2, "TRPO": 2, "A2C": 2, "REINFORCE": 1, "A3C": 1, "ACER": 1}
-#: Options by which each agent learns in a few steps, by all of its methods.
-OPTIONS: dict[str, dict[str, Any]] = {"A3C": {}, "ACER": {"replay": True}}
-
-
-def make_trpo(lib: Any, cls: Any, **options: Any) -> Any:
-    policy = nn.Sequential(nn.Linear(3, 2), pfrl_like.policies.SoftmaxCategoricalHead())
-    vf = nn.Linear(3, 1)
-    return cls(policy, vf, torch.optim.SGD(vf.parameters(), lr=0.1), update_interval=8, vf_batch_size=8, **options)
-
-
-def made(owner: str, cls: Any = None, **options: Any) -> Any:
-    """An agent of 3 numbers to observe and 2 actions, the same each time."""
-    torch.manual_seed(0)
-    cls = getattr(agents, owner) if cls is None else cls
-    return {**MAKE, "TRPO": make_trpo}[owner](pfrl_like, cls, **{**OPTIONS.get(owner, {}), **options})
-
-
-def made_for(hook: Hook, cls: Any = None) -> Any:
-    """An agent that calls the method."""
-    options = {"backward_separately": True} if hook.name == "update_with_accumulated_grad" else {}
-    return made(hook.owner, cls, **options)
-
-
-def live(agent: Any, n_steps: int = 8, truncated_at: int = -1, k: int | None = None) -> None:
-    """Random steps; an episode of the first environment ends with the fourth and the last, or is cut off there."""
-    numbers = np.random.RandomState(1)
-    k = N_ENVS[next(base.__name__ for base in type(agent).__mro__ if base.__name__ in N_ENVS)] if k is None else k
-    obs = [*numbers.normal(size=(k, 3)).astype(np.float32)]
-    for step in range(n_steps):
-        reset = [step == truncated_at and i == 0 for i in range(k)]
-        done = [step in (3, n_steps - 1) and i == 0 and not reset[0] for i in range(k)]
-        TAKEN[0] = numbers.randint(2, size=k)
-        rewards, following = numbers.normal(size=k), [*numbers.normal(size=(k, 3)).astype(np.float32)]
-        if k == 1:
-            agent.act(obs[0])
-            agent.observe(following[0], float(rewards[0]), done[0], reset[0])
-        else:
-            agent.batch_act(obs)
-            agent.batch_observe(following, [*rewards], done, reset)
-        obs = following
-
-
-def parameters(agent: Any) -> Tensor:
-    names = ("model", "shared_model", "shared_average_model")
-    parts = [part for name in names if (part := getattr(agent, name, None)) is not None]
-    return torch.cat([param.detach().flatten() for part in parts for param in part.parameters()])
-
-
-def by_class(base: Any, name: str, method: Any) -> Any:
-    return type("Own", (base,), {name: method})
-
-
-def by_mixin(base: Any, name: str, method: Any) -> Any:
-    return type("Own", (type("Mixin", (), {name: method}), base), {})
-
-
-def by_grandchild(base: Any, name: str, method: Any) -> Any:
-    return type("Grandchild", (by_class(base, name, method),), {})
-
-
-def by_assignment(base: Any, name: str, method: Any) -> Any:
-    cls = type("Own", (base,), {})
-    setattr(cls, name, method)
-    return cls
-
-
-EVERY_WAY = pytest.mark.parametrize(
-    "way", [by_class, by_mixin, by_grandchild, by_assignment], ids=lambda way: way.__name__
-)
-
-
-def spy(calls: list[Any], base: Any, name: str, times: int = 1) -> Callable[..., Any]:
-    """A method that keeps its arguments and does what the base does, so many times."""
-    own = getattr(base, name)
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append((args, kwargs))
-        result = None
-        for _ in range(times):
-            result = own(self, *args, **kwargs)
-        return result
-
-    return method
+from pfrl_like.testing import Chain
 
 
 def passing_on(base: Any) -> Any:
     """A subclass whose methods do what those of the class do, and nothing else."""
     names = [hook.name for hook in CALLED if hook.owner == base.__name__]
     return type("Own", (base,), {name: spy([], base, name) for name in names})
-
-
-@EVERY_ROW
-@EVERY_WAY
-def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    if hook.outcome == "refused":
-        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which is not called here"):
-            way(base, hook.name, lambda self, *args: None)
-        return
-    cls = way(base, hook.name, spy(calls, base, hook.name))
-    assert hook.name in cls.overridden_hooks
-    live(made_for(hook, cls))
-    assert calls
-
-
-@EVERY_ROW
-def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    agent = made_for(hook)
-    if hook.outcome == "refused":
-        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's"):
-            setattr(agent, hook.name, lambda *args: None)
-        return
-    setattr(agent, hook.name, types.MethodType(spy(calls, base, hook.name), agent))
-    live(agent)
-    assert calls
-    assert made_for(hook).overridden_hooks == frozenset()
-    calls.clear()
-    delattr(agent, hook.name)
-    live(agent)
-    assert not calls and agent.overridden_hooks == frozenset()
-
-
-@EVERY_CALLED_ROW
-def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
-    gc.collect()  # of other tests' classes, some of which were refused
-    with monkeypatch.context() as patched:
-        patched.setattr(base, hook.name, spy(calls, base, hook.name))
-        assert hook.name in grandchild.overridden_hooks
-        live(made_for(hook, grandchild))
-        assert calls
-    assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
 
 
 AGENTS_AND_OPTIONS = [
@@ -212,23 +72,6 @@ def test_several_environments_have_steps_of_their_own(owner: str) -> None:
     torch.testing.assert_close(learnt[1], learnt[0], rtol=0, atol=1e-6)
 
 
-def count_steps(agent: Any) -> list[Any]:
-    """Grows by one with each step of the optimiser."""
-    steps: list[Any] = []
-    kept = {"step_shared": getattr(agent, "step_shared", None)}
-
-    def counted(function: Any) -> Any:
-        return lambda *args, **kwargs: (steps.append(1), function(*args, **kwargs))[1]
-
-    if kept["step_shared"] is not None:
-        agent.step_shared = counted(agent.step_shared)
-    elif isinstance(agent, agents.REINFORCE):
-        agent.optimizer.step = counted(agent.optimizer.step)
-    else:
-        agent.gradient_steps = {"optimizer": counted(agent.gradient_steps["optimizer"])}
-    return steps
-
-
 STEPPING = [("A2C", "update"), ("REINFORCE", "batch_update"), ("A3C", "update"), ("ACER", "update")]
 STEPPING += [("REINFORCE", "update_with_accumulated_grad"), ("ACER", "update_on_policy")]
 
@@ -237,10 +80,10 @@ STEPPING += [("REINFORCE", "update_with_accumulated_grad"), ("ACER", "update_on_
 @pytest.mark.parametrize(("owner", "name"), STEPPING)
 def test_the_base_steps_as_often_as_it_is_called(owner: str, name: str, times: int) -> None:
     base, calls = getattr(agents, owner), list[Any]()
-    hook = Hook(owner, name, "", "called")
-    agent = made_for(hook, by_class(base, name, spy(calls, base, name, times)))
+    agent = made_for(Hook(owner, name, "", "called"), by_class(base, name, spy(calls, base, name, times)))
     agent.n_times_replay = 0
-    before, steps = parameters(agent).clone(), count_steps(agent)
+    before, steps = parameters(agent).clone(), list[int]()
+    agent.optimizer.register_step_post_hook(lambda *_: steps.append(1))
     live(agent)
     assert calls and len(steps) == times * len(calls)
     assert torch.equal(parameters(agent), before) == (times == 0)
@@ -314,48 +157,14 @@ def transitions(**columns: Any) -> Batch:
     return Batch(obs, action, reward, next_obs, torch.full((8,), 0.9), **columns)
 
 
-def test_compile_is_refused_by_the_name_of_the_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = by_class(agents.PPO, "_lossfun", lambda self, *args, **kwargs: None)
-    with pytest.raises(TypeError, match="compile is True, but Own overrides _lossfun"):
-        made("PPO", own, compile=True)
+def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = made("PPO", compile=True)
-    with pytest.raises(TypeError, match="_lossfun is assigned to an agent that was built with compile=True"):
-        compiled._lossfun = lambda *args, **kwargs: None
-    with monkeypatch.context() as patched:
-        patched.setattr(agents.PPO, "_lossfun", lambda self, *args, **kwargs: None)
-        with pytest.raises(TypeError, match="compile is True, but PPO overrides _lossfun"):
-            live(compiled)
+    monkeypatch.setattr(agents.PPO, "_lossfun", lambda self, *args, **kwargs: None)
+    with pytest.raises(TypeError, match="compile is True, but PPO overrides _lossfun"):
+        live(compiled)
 
 
 # A2C
-
-
-def test_update_of_a2c_finds_what_pfrl_keeps() -> None:
-    class Own(agents.A2C):
-        def update(self) -> None:
-            kept.append({name: copy.deepcopy(getattr(self, name)) for name in names})
-
-    names = ("states", "actions", "rewards", "masks", "value_preds", "returns", "obs_shape", "action_shape")
-    names += ("t_start", "t", "average_actor_loss", "average_value", "average_entropy")
-    kept: list[dict[str, Any]] = []
-    agent = made("A2C", Own)
-    obs = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
-    for step in range(4):
-        agent.batch_act([*obs[step]])
-        done = [step == 1, step == 3]
-        agent.batch_observe([*obs[step + 1]], [step, 10 * step], done, [False, False])
-    (kept_once,) = kept
-    np.testing.assert_array_equal(kept_once["states"][:4], obs[:4])
-    np.testing.assert_array_equal(kept_once["states"][4, 0], obs[4, 0])
-    assert kept_once["rewards"].tolist() == [[0, 0], [1, 10], [2, 20], [3, 30]]
-    assert kept_once["masks"].tolist() == [[1, 1], [0, 1], [1, 1], [1, 0]]
-    assert kept_once["actions"].dtype == torch.float32 and kept_once["actions"].shape == (4, 2)
-    with torch.no_grad():
-        value = agent.model(kept_once["states"].reshape(-1, 3))[1].reshape(5, 2)
-    torch.testing.assert_close(kept_once["value_preds"][:4], value[:4])
-    assert kept_once["returns"].shape == (5, 2)
-    assert (tuple(kept_once["obs_shape"]), tuple(kept_once["action_shape"])) == ((3,), ())
-    assert (kept_once["t_start"], kept_once["t"], agent.t_start, agent.n_updates) == (0, 8, 8, 1)
 
 
 def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_told() -> None:
@@ -385,15 +194,7 @@ def test_steps_that_pfrls_update_cannot_hold_are_refused() -> None:
 
 
 def test_observations_that_pfrls_update_cannot_hold_are_refused() -> None:
-    class First(nn.Module):
-        def __init__(self, model: nn.Module) -> None:
-            super().__init__()
-            self.model = model
-
-        def forward(self, obs: Any) -> Any:
-            return self.model(obs["x"])
-
-    model = First(made("A2C").model)
+    model = nn.Sequential(Lambda(lambda obs: obs["x"]), made("A2C").model)
     own = by_class(agents.A2C, "update", lambda self: None)
     agent = own(model, torch.optim.SGD(model.parameters(), lr=0.1), 0.9, 1, update_steps=1)
     agent.act({"x": np.zeros(3, np.float32)})
@@ -540,42 +341,6 @@ def test_prioritised_episodes_get_the_errors_of_our_critic_after_the_methods() -
 # Refusals and what stays
 
 
-@pytest.mark.parametrize("owner", ["A2C", "REINFORCE", "A3C", "ACER"])
-def test_own_optimiser_steps_that_leave_nan_are_told(owner: str, caplog: pytest.LogCaptureFixture) -> None:
-    name = {"REINFORCE": "batch_update"}.get(owner, "update")
-
-    def spoil(self: Any, *args: Any, **kwargs: Any) -> None:
-        model = getattr(self, "shared_model", self.model)
-        next(model.parameters()).data.fill_(float("nan"))
-
-    agent = made(owner, by_class(getattr(agents, owner), name, spoil))
-    said = f"parameters of the model hold NaN.*optimiser steps that {name} made before cannot be taken back"
-    with caplog.at_level(logging.ERROR), pytest.raises(NonFiniteError, match=said) as caught:
-        live(agent)
-    assert isinstance(caught.value.batch, Batch)
-    assert getattr(agent, "n_updates", 0) == getattr(agent, "optim_t", 0) == 0
-    assert len([record for record in caplog.records if "was refused" in record.message]) == 1
-
-
-@pytest.mark.parametrize("hook", [hook for hook in CALLED if hook.name in ("_lossfun", "compute_loss")])
-def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves(hook: Hook) -> None:
-    base = getattr(agents, hook.owner)
-
-    class Own(base):  # type: ignore[misc]
-        pass
-
-    def spoilt(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return getattr(super(Own, self), hook.name)(*args, **kwargs) * float("nan")
-
-    setattr(Own, hook.name, spoilt)
-    agent = made_for(hook, Own)
-    before = parameters(agent).clone()
-    with pytest.raises(NonFiniteError, match="the loss is nan"):
-        live(agent)
-    assert torch.equal(parameters(agent), before)
-    assert agent.hooked_batch is None
-
-
 def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
     class Own(agents.REINFORCE):
         def accumulate_grad(self) -> None:
@@ -591,27 +356,12 @@ def test_a_gradient_of_reinforce_that_is_not_finite_makes_no_step() -> None:
         agent.accumulate_grad()
 
 
-@EVERY_CALLED_ROW
-def test_copies_keep_the_overrides(hook: Hook) -> None:
-    agent = made_for(hook) if hook.owner != "ACER" else made("ACER", replay=False)
-    setattr(agent, hook.name, types.MethodType(chosen_by_nobody, agent))
-    copies = [copy.deepcopy(agent), cloudpickle.loads(cloudpickle.dumps(agent))]
-    for other in copies:
-        assert other.overridden_hooks == {hook.name}
-        with pytest.raises(AssertionError, match="^called$"):
-            live(other)
-
-
 def test_a_method_of_an_agent_that_has_the_name_of_ours_travels_as_itself() -> None:
     agent = made("A3C")
     agent.update = types.MethodType(update, agent)
     other = pickle.loads(pickle.dumps(agent))
     with pytest.raises(AssertionError, match="^called$"):
         live(other)
-
-
-def chosen_by_nobody(self: Any, *args: Any, **kwargs: Any) -> Any:
-    raise AssertionError("called")
 
 
 def update(self: Any, statevar: Any) -> Any:
@@ -641,7 +391,7 @@ def test_what_to_override_instead_exists(owner: str, name: str) -> None:
     assert hasattr(owner_of(owner), name)
 
 
-@pytest.mark.parametrize(("owner", "name"), [each for each in replacements() if each[0] in OWNERS])
+@pytest.mark.parametrize(("owner", "name"), [each for each in replacements() if each[0] in N_ENVS])
 def test_what_to_override_instead_is_called(owner: str, name: str) -> None:
     base, calls = getattr(agents, owner), list[Any]()
     live(made(owner, by_class(base, name, spy(calls, base, name))))
@@ -671,21 +421,6 @@ def test_no_method_of_ours_has_a_name_that_is_refused(cls: HookType) -> None:
 # Several processes
 
 
-class Still(gymnasium.Env):
-    """Three zeros to observe, two actions, episodes of four steps."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        self.steps = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        self.steps += 1
-        return np.zeros(3, np.float32), 0.0, self.steps == 4, False, {}
-
-
 def count_in_shared_memory(self: Any, *args: Any, **kwargs: Any) -> None:
     """An update that adds 1 to a shared parameter, and nothing else."""
     self.assert_shared_memory()
@@ -712,7 +447,7 @@ def test_processes_keep_the_overrides(owner: str, way: str, start_method: str, t
         return next(agent.shared_model.parameters())[0, 0].item()
 
     agent = experiments.train_agent_async(
-        str(tmp_path), 2, lambda idx, test: Still(), make_agent=make_agent, steps=80, eval_interval=None,
-        start_method=start_method,
+        str(tmp_path), 2, lambda idx, test: Chain(2, terminates=False, time_limit=4), make_agent=make_agent,
+        steps=80, eval_interval=None, start_method=start_method,
     )  # fmt: skip
     assert count(agent) - count(make_agent(0)) >= 15

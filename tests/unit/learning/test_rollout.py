@@ -183,13 +183,6 @@ def numbered(lengths: list[int], states: bool = False) -> Episodes:
     return Episodes(steps, np.array(lengths), row[:0], row[:0], states=held)
 
 
-def test_every_step_comes_once_in_each_epoch() -> None:
-    epochs = [[batch.obs.tolist() for batch in epoch] for epoch in shuffled(numbered([6]), 2, 3)]
-    assert [len(epoch) for epoch in epochs] == [3, 3, 3]
-    assert all(sorted(sum(epoch, [])) == list(range(6)) for epoch in epochs)
-    assert len({str(epoch) for epoch in epochs}) > 1
-
-
 def test_minibatches_are_full_and_as_many_as_cover_all_epochs() -> None:
     # 5 steps, 3 epochs, minibatches of 4: 15 steps take 4 minibatches, 2 + 1 + 1
     epochs = [[batch.obs.tolist() for batch in epoch] for epoch in shuffled(numbered([5]), 4, 3)]

@@ -3,9 +3,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.nn import Branched, Recurrent, RecurrentBranched, RecurrentSequential
-from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.utils.recurrent import (
     detach_recurrent_state,
     forward,
@@ -29,15 +27,6 @@ def test_sequential_equals_its_layers_one_after_the_other() -> None:
     torch.testing.assert_close(states, (lstm_state, gru_state))
 
 
-def test_sequential_goes_on_from_a_state() -> None:
-    model = RecurrentSequential(nn.GRU(2, 3))
-    x = torch.randn(4, 2)
-    whole, _ = model(pack_sequence([x]), None)
-    _, state = model(pack_sequence([x[:3]]), None)
-    rest, _ = model(pack_sequence([x[3:]]), state)
-    torch.testing.assert_close(rest.data, whole.data[3:])
-
-
 def test_sequential_keeps_the_order_of_unsorted_sequences() -> None:
     model = RecurrentSequential(nn.Linear(2, 2), nn.GRU(2, 3), nn.Linear(3, 1))
     short, long = torch.randn(1, 2), torch.randn(3, 2)
@@ -48,22 +37,11 @@ def test_sequential_keeps_the_order_of_unsorted_sequences() -> None:
     torch.testing.assert_close(padded[:1, 0], alone.data)
 
 
-def test_sequential_gives_an_action_value_over_all_rows() -> None:
-    output, _ = RecurrentSequential(nn.GRU(2, 3), DiscreteActionValueHead())(pack_sequence(sequences()), None)
-    assert isinstance(output, DiscreteActionValue)
-    assert output.q_values.shape == (4, 3)
-
-
-def test_sequential_hands_every_row_on_without_recurrent_layers() -> None:
-    output, states = RecurrentSequential(nn.Identity())(pack_sequence(sequences()), None)
-    assert isinstance(output, PackedSequence)
-    assert states == ()
-
-
 def test_sequential_takes_inputs_of_several_parts() -> None:
     inputs = (pack_sequence(sequences()), pack_sequence(sequences()))
     add = Branched(nn.Identity())  # one non-recurrent layer that sees the tuple of both
-    output, _ = RecurrentSequential(add)(inputs, None)
+    output, states = RecurrentSequential(add)(inputs, None)
+    assert states == ()
     assert torch.equal(output[0][1].data, inputs[1].data)
 
 
@@ -94,15 +72,6 @@ def test_containers_are_recurrent_and_nest() -> None:
     assert model.recurrent_children == (model[0],)
     outputs, _ = model(pack_sequence(sequences()), None)
     assert [output.data.shape for output in outputs] == [(4, 3), (4, 3)]
-
-
-def test_parameters_have_the_names_they_have_in_pfrl() -> None:
-    rnn = ["weight_ih_l0", "weight_hh_l0", "bias_ih_l0", "bias_hh_l0"]
-    sequential = RecurrentSequential(nn.Linear(2, 3), nn.LSTM(3, 4), nn.Linear(4, 2), DiscreteActionValueHead())
-    expected = ["0.weight", "0.bias", *(f"1.{name}" for name in rnn), "2.weight", "2.bias"]
-    assert list(sequential.state_dict()) == expected
-    branched = RecurrentBranched(nn.GRU(2, 3), RecurrentSequential(nn.LSTM(2, 3)))
-    assert list(branched.state_dict()) == [f"{branch}.{name}" for branch in ("0", "1.0") for name in rnn]
 
 
 def test_interface_names_the_class_that_lacks_forward() -> None:

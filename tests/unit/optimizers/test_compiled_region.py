@@ -32,18 +32,11 @@ class Owner:
         self.model: Any = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
         self.alias = self.model
         self.function: Callable[[Tensor], Tensor] = torch.tanh
+        self.scale, self.offset = 1.0, torch.zeros(2)
 
     def compute(self, x: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        y = self.model(x)
+        y = self.scale * self.model(x) + self.offset
         return y, {"other": self.function(y)}
-
-
-def widen(owner: Owner) -> None:
-    owner.model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
-
-
-def replace_layer(owner: Owner) -> None:
-    owner.model[2] = nn.Linear(3, 2)
 
 
 def replace_one_of_two_names(owner: Owner) -> None:
@@ -52,39 +45,23 @@ def replace_one_of_two_names(owner: Owner) -> None:
         owner.model[0].weight.neg_()
 
 
-def replace_function(owner: Owner) -> None:
-    owner.function = torch.cos
-
-
-def replace_weight(owner: Owner) -> None:
-    owner.model[0].weight = nn.Parameter(torch.ones(3, 4))
-
-
-def replace_data(owner: Owner) -> None:
-    owner.model[0].weight.data = torch.full((3, 4), 0.5)
-
-
-def replace_data_by_another_layout(owner: Owner) -> None:
-    owner.model[0].weight.data = torch.arange(12.0).reshape(4, 3).t()
-
-
-def write_into_weight(owner: Owner) -> None:
-    with torch.no_grad():
-        owner.model[0].weight.neg_()
-
-
-def hook(owner: Owner) -> None:
-    owner.model[0].register_forward_hook(lambda module, args, output: 2 * output)
+CHANGES: dict[str, Callable[[Owner], Any]] = {
+    "model": lambda owner: setattr(owner, "model", nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))),
+    "one of two names": replace_one_of_two_names,
+    "scale": lambda owner: setattr(owner, "scale", 3.0),
+    "offset": lambda owner: setattr(owner, "offset", torch.ones(2)),
+    "function": lambda owner: setattr(owner, "function", torch.cos),
+    "layer": lambda owner: setattr(owner.model, "2", nn.Linear(3, 2)),
+    "weight": lambda owner: setattr(owner.model[0], "weight", nn.Parameter(torch.ones(3, 4))),
+    "data": lambda owner: setattr(owner.model[0].weight, "data", torch.full((3, 4), 0.5)),
+    "layout": lambda owner: setattr(owner.model[0].weight, "data", torch.arange(12.0).reshape(4, 3).t()),
+    "numbers": lambda owner: nn.init.constant_(owner.model[0].weight, -0.5),
+    "hook": lambda owner: owner.model[0].register_forward_hook(lambda module, args, output: 2 * output),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [
-        widen, replace_layer, replace_one_of_two_names, replace_function, replace_weight, replace_data,
-        replace_data_by_another_layout, write_into_weight, hook,
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_has_changed_since_is_noticed(change: Callable[[Owner], None]) -> None:
     owner = Owner()
     compiled = CompiledFunction(owner.compute, owner, "a test")

@@ -4,7 +4,6 @@ Compiling takes some seconds for each region, so that all but one of these tests
 """
 
 import copy
-import functools
 import logging
 from typing import Any
 
@@ -13,16 +12,15 @@ import torch
 from actor_critic_parts import make_agent as make_actor_critic
 from actor_critic_parts import make_batch as make_continuous_batch
 from agent_parts import make_agent, make_batch
+from optimizer_parts import OPTIMIZERS
 from torch import nn
-from torch.optim import SGD, Adadelta, Adam, AdamW, Optimizer, RMSprop
+from torch.optim import Adadelta, Adam, Optimizer
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers.compiled_region import LISTENERS
 from pfrl_like.optimizers.compiled_step import CompiledStep
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.testing.play import difference
-
-RMSPROP = functools.partial(RMSprop, lr=1e-2, momentum=0.5, centered=True)
 
 
 class Listener:
@@ -33,10 +31,6 @@ class Listener:
 
     def tell(self, text: str) -> None:
         self.told.append(text)
-
-
-class MyAdam(Adam):
-    """Might do anything else in its step."""
 
 
 def make_twins(agent: str = "DQN", **options: Any) -> tuple[Any, Any]:
@@ -87,15 +81,9 @@ def test_adam_gives_the_numbers_of_the_ordinary_update(caplog: pytest.LogCapture
     assert number_of_regions(compiled) == 1
 
 
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regions run as they are written."""
-    monkeypatch.setattr(torch, "compile", lambda region, **_: region)
-
-
-@pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-2), RMSPROP])
-def test_a_state_that_was_cleared_begins_anew(uncompiled: None, optimizer: Any) -> None:
-    eager, compiled = make_twins(optimizer=optimizer)
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD", "RMSprop, momentum"])
+def test_a_state_that_was_cleared_begins_anew(uncompiled: None, optimizer: str) -> None:
+    eager, compiled = make_twins(optimizer=OPTIMIZERS[optimizer])
     assert_alike(eager, compiled, 4)
     for agent in (eager, compiled):
         agent.optimizer.state.clear()
@@ -124,68 +112,40 @@ def test_all_losses_go_into_the_trail(uncompiled: None) -> None:
     assert trail_of(1.0) == trail_of(1.0) != trail_of(2.0)
 
 
-@pytest.mark.usefixtures("uncompiled")
-@pytest.mark.parametrize("optimizer", [functools.partial(Adam, lr=1e-2), functools.partial(SGD, lr=1e-1)], ids=str)
-class TestOtherParameters:
-    """What is trained may change between updates."""
-
-    def test_layers_may_be_frozen_and_set_free(self, optimizer: Any) -> None:
-        eager, compiled = make_twins(optimizer=optimizer)
-        for first_seed, requires_grad in ((0, True), (5, False), (10, True)):
-            for agent in (eager, compiled):
-                agent.model.model.output.requires_grad_(requires_grad)
-            before = compiled.model.model.output.weight.clone()
-            assert_alike(eager, compiled, 4, first_seed)
-            assert torch.equal(compiled.model.model.output.weight, before) != requires_grad
-
-    def test_a_layer_may_be_frozen_from_the_start(self, optimizer: Any) -> None:
-        eager, compiled = make_twins(optimizer=optimizer)
-        for first_seed, requires_grad in ((0, False), (5, True)):
-            for agent in (eager, compiled):
-                agent.model.model.output.requires_grad_(requires_grad)
-            assert_alike(eager, compiled, 4, first_seed)
-
-    def test_parameters_may_be_added(self, optimizer: Any) -> None:
-        def only_the_output(params: Any) -> Any:
-            return optimizer(list(params)[-2:])
-
-        eager, compiled = make_twins(optimizer=only_the_output)
-        assert_alike(eager, compiled, 4)
+@pytest.mark.parametrize("frozen", [(False, True, False), (True, False)])
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_layers_may_be_frozen_and_set_free(uncompiled: None, optimizer: str, frozen: tuple[bool, ...]) -> None:
+    eager, compiled = make_twins(optimizer=OPTIMIZERS[optimizer])
+    for i, stays in enumerate(frozen):
         for agent in (eager, compiled):
-            agent.optimizer.add_param_group({"params": list(agent.model.parameters())[:-2], "lr": 1e-3})
-        before = copy.deepcopy(compiled.model.state_dict())
-        assert_alike(eager, compiled, 4, first_seed=5)
-        assert not any(torch.equal(before[name], value) for name, value in compiled.model.state_dict().items())
+            agent.model.model.output.requires_grad_(not stays)
+        before = compiled.model.model.output.weight.clone()
+        assert_alike(eager, compiled, 4, first_seed=5 * i)
+        assert torch.equal(compiled.model.model.output.weight, before) == stays
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_parameters_may_be_added(uncompiled: None, optimizer: str) -> None:
+    eager, compiled = make_twins(optimizer=lambda params: OPTIMIZERS[optimizer](list(params)[-2:]))
+    assert_alike(eager, compiled, 4)
+    for agent in (eager, compiled):
+        agent.optimizer.add_param_group({"params": list(agent.model.parameters())[:-2], "lr": 1e-3})
+    before = copy.deepcopy(compiled.model.state_dict())
+    assert_alike(eager, compiled, 4, first_seed=5)
+    assert not any(torch.equal(before[name], value) for name, value in compiled.model.state_dict().items())
+
+
+EVERY_OPTIMIZER = ("AdamW", "Adam, AMSGrad with L2", "Adam, maximize", "RMSprop, momentum", "SGD", "SGD, Nesterov")
+OPTIONS: list[dict[str, Any]] = [{"optimizer": OPTIMIZERS[name]} for name in EVERY_OPTIMIZER]
+OPTIONS += [{"agent": name} for name in ("DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN")]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "optimizer",
-    [
-        functools.partial(AdamW, lr=1e-2, weight_decay=0.1),
-        functools.partial(Adam, lr=1e-2, amsgrad=True, weight_decay=0.1),
-        functools.partial(Adam, lr=1e-2, maximize=True),
-        RMSPROP,
-        functools.partial(SGD, lr=1e-1),
-        functools.partial(SGD, lr=1e-1, momentum=0.9, nesterov=True),
-    ],
-    ids=str,
-)
-def test_every_optimizer_gives_the_numbers_of_the_ordinary_update(optimizer: Any) -> None:
-    eager, compiled = make_twins(optimizer=optimizer)
+@pytest.mark.parametrize("options", [*OPTIONS, {"max_grad_norm": 0.1}], ids=str)
+def test_every_optimizer_and_agent_gives_the_numbers_of_the_ordinary_update(options: dict[str, Any]) -> None:
+    eager, compiled = make_twins(**options)
     assert_alike(eager, compiled)
     assert number_of_regions(compiled) == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("agent", ["DoubleDQN", "CategoricalDQN", "CategoricalDoubleDQN"])
-def test_every_agent_gives_the_numbers_of_the_ordinary_update(agent: str) -> None:
-    assert_alike(*make_twins(agent))
-
-
-@pytest.mark.slow
-def test_clipping_is_that_of_the_whole_gradient() -> None:
-    assert_alike(*make_twins(max_grad_norm=0.1))
 
 
 @pytest.mark.slow
@@ -245,7 +205,7 @@ def test_a_model_that_reads_training_works(agent: str) -> None:
     assert_alike(eager, compiled, 5)
 
 
-@pytest.mark.parametrize("kind", [Adadelta, MyAdam])
+@pytest.mark.parametrize("kind", [Adadelta, type("MyAdam", (Adam,), {})])
 def test_other_optimizers_are_refused(kind: type[Optimizer]) -> None:
     with pytest.raises(
         TypeError,
@@ -283,56 +243,14 @@ def test_more_agents_than_the_compiler_allows_recompilations() -> None:
         assert_alike(*make_twins(), 3)
 
 
-class Scaled(nn.Module):
-    """Reads a plain attribute and a tensor that is neither parameter nor buffer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear = nn.Linear(5, 2)
-        self.scale, self.offset = 1.0, torch.zeros(2)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        out: torch.Tensor = self.scale * self.linear(x) + self.offset
-        return out
-
-
-def set_scale(agent: Any) -> None:
-    agent.target_model[0].scale = 3.0
-
-
-def set_offset(agent: Any) -> None:
-    agent.model[0].offset = torch.ones(2)
-
-
-def replace_target_layer(agent: Any) -> None:
-    agent.target_model[0].linear = copy.deepcopy(agent.model[0].linear).requires_grad_(False)
-
-
-def replace_target_weight(agent: Any) -> None:
-    agent.target_model[0].linear.weight = nn.Parameter(torch.ones(2, 5), requires_grad=False)
-
-
-def replace_target(agent: Any) -> None:
-    agent.target_model = copy.deepcopy(agent.model).requires_grad_(False)
-
-
-def write_into_target(agent: Any) -> None:
-    agent.target_model.load_state_dict(agent.model.state_dict())
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "change",
-    [set_scale, set_offset, replace_target_layer, replace_target_weight, replace_target, write_into_target],
-)
-def test_what_has_changed_since_the_last_update_is_noticed(change: Any) -> None:
-    q_function = nn.Sequential(Scaled(), DiscreteActionValueHead())
-    eager, compiled = (make_agent(q_function=copy.deepcopy(q_function), compile=compile) for compile in (False, True))
+def test_another_target_network_is_noticed() -> None:
+    eager, compiled = make_twins()
     assert_alike(eager, compiled, 4)
     (region,) = compiled._compiled._regions.values()
     assert region._direct is not None  # no wrapper of the compiler is in the way
     for agent in (eager, compiled):
-        change(agent)
+        agent.target_model = copy.deepcopy(agent.model).requires_grad_(False)
     assert_alike(eager, compiled, 4, first_seed=4)
 
 

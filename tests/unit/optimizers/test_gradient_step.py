@@ -9,37 +9,15 @@ from typing import Any
 import pytest
 import torch
 from as_on_gpu import AsOnGPU
+from optimizer_parts import OPTIMIZERS
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, NAdam, Optimizer, RMSprop
+from torch.optim import SGD, Adam, Optimizer
 
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.optimizers import GradientStep, gradient_step
 from pfrl_like.optimizers.gradient_step import CHECK_INTERVAL, StepsOfUpdate
 
 STEPS = 20
-MakeOptimizer = Callable[[nn.Module], Optimizer]
-
-OPTIMIZERS: dict[str, MakeOptimizer] = {
-    "Adam": lambda model: Adam(model.parameters(), lr=1e-2),
-    "Adam with L2": lambda model: Adam(model.parameters(), lr=1e-2, weight_decay=0.1, betas=(0.8, 0.9), eps=1e-3),
-    "Adam, AMSGrad": lambda model: Adam(model.parameters(), lr=1e-2, amsgrad=True),
-    "Adam, maximize": lambda model: Adam(model.parameters(), lr=1e-2, maximize=True),
-    "Adam, fused": lambda model: Adam(model.parameters(), lr=1e-2, fused=True),
-    "Adam, not fused": lambda model: Adam(model.parameters(), lr=1e-2, fused=False),
-    "Adam, foreach": lambda model: Adam(model.parameters(), lr=1e-2, foreach=True),
-    "Adam, tensor lr": lambda model: Adam(model.parameters(), lr=torch.tensor(1e-2)),
-    "AdamW": lambda model: AdamW(model.parameters(), lr=1e-2, weight_decay=0.1),
-    "AdamW, AMSGrad": lambda model: AdamW(model.parameters(), lr=1e-2, amsgrad=True),
-    "SGD": lambda model: SGD(model.parameters(), lr=1e-1),
-    "SGD, momentum": lambda model: SGD(model.parameters(), lr=1e-2, momentum=0.9, dampening=0.1, weight_decay=0.1),
-    "SGD, Nesterov": lambda model: SGD(model.parameters(), lr=1e-2, momentum=0.9, nesterov=True),
-    "SGD, maximize": lambda model: SGD(model.parameters(), lr=1e-2, maximize=True),
-    "RMSprop": lambda model: RMSprop(model.parameters(), lr=1e-2),
-    "NAdam": lambda model: NAdam(model.parameters(), lr=1e-2),
-    "two groups": lambda model: Adam(
-        [{"params": model[0].parameters(), "lr": 1e-2}, {"params": model[2].parameters(), "lr": 1e-3, "eps": 1e-4}]
-    ),
-}
 
 
 def make_model() -> nn.Sequential:
@@ -77,87 +55,71 @@ def plain_step(optimizer: Optimizer, max_grad_norm: float | None = None) -> Call
 
 
 def compare(
-    make: MakeOptimizer,
+    make: Callable[[nn.Module], Optimizer],
     meanwhile: Callable[[nn.Module, Optimizer, int], None] = lambda model, optimizer, i: None,
     max_grad_norm: float | None = None,
+    kind: type[GradientStep] = GradientStep,
 ) -> tuple[nn.Module, Optimizer]:
     """Hold 20 gradient steps against 20 plain steps; returns the model and optimiser of the former."""
     model, expected = make_model(), make_model()
     optimizer, plain = make(model), make(expected)
-    actual = train(GradientStep(optimizer, max_grad_norm), model, lambda i: meanwhile(model, optimizer, i))
+    actual = train(kind(optimizer, max_grad_norm), model, lambda i: meanwhile(model, optimizer, i))
     wanted = train(plain_step(plain, max_grad_norm), expected, lambda i: meanwhile(expected, plain, i))
     torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-6)
     return model, optimizer
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_twenty_steps_are_those_of_the_optimizer(name: str) -> None:
-    compare(OPTIMIZERS[name])
+def of(name: str) -> Callable[[nn.Module], Optimizer]:
+    return lambda model: OPTIMIZERS[name](model.parameters())
 
 
-@pytest.mark.parametrize("few", [0, gradient_step.FEW])
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_clipping_is_that_of_the_whole_gradient(name: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gradient_step, "FEW", few)
-    compare(OPTIMIZERS[name], max_grad_norm=0.1)
-
-
-@pytest.fixture
-def _double_by_default() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
+@pytest.fixture(params=[torch.float32, torch.float64], ids=str)
+def dtype(request: pytest.FixtureRequest) -> Iterator[torch.dtype]:
+    """That of new parameters."""
+    torch.set_default_dtype(request.param)
+    yield request.param
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.usefixtures("_double_by_default")
-@pytest.mark.parametrize("max_grad_norm", [None, 0.1])
+@pytest.mark.parametrize("kind", [GradientStep, AsOnGPU])
+@pytest.mark.parametrize(("max_grad_norm", "few"), [(None, gradient_step.FEW), (0.1, gradient_step.FEW), (0.1, 0)])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_parameters_may_be_double(name: str, max_grad_norm: float | None) -> None:
-    model, _ = compare(OPTIMIZERS[name], max_grad_norm=max_grad_norm)
-    assert {param.dtype for param in model.parameters()} == {torch.float64}
+def test_twenty_steps_are_those_of_the_optimizer(
+    name: str, max_grad_norm: float | None, few: int, kind: type[GradientStep], dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(gradient_step, "FEW", few)
+    model, _ = compare(of(name), max_grad_norm=max_grad_norm, kind=kind)
+    assert {param.dtype for param in model.parameters()} == {dtype}
 
 
+def lower_the_rate(optimizer: Optimizer, i: int) -> None:
+    for group in optimizer.param_groups:
+        group["lr"] = group["lr"] * 0.9
+
+
+def change_numbers(optimizer: Optimizer, i: int) -> None:
+    if i == 10:
+        group = optimizer.param_groups[0]
+        group.update({"weight_decay": 0.2, **({"betas": (0.5, 0.9)} if "betas" in group else {})})
+
+
+def clear_the_state(optimizer: Optimizer, i: int) -> None:
+    if i == 10:
+        optimizer.state.clear()
+
+
+def load_a_state(optimizer: Any, i: int) -> None:
+    if i == 5:
+        optimizer.kept = copy.deepcopy(optimizer.state_dict())
+    elif i == 10:
+        optimizer.load_state_dict(optimizer.kept)
+
+
+@pytest.mark.parametrize("change", [lower_the_rate, change_numbers, clear_the_state, load_a_state])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_learning_rate_is_read_at_every_step(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        for group in optimizer.param_groups:
-            group["lr"] = group["lr"] * 0.9
-
-    compare(OPTIMIZERS[name], meanwhile)
-
-
-@pytest.mark.parametrize("name", ["Adam", "Adam, AMSGrad", "AdamW", "SGD, momentum", "RMSprop", "two groups"])
-def test_state_may_be_loaded_between_steps(name: str) -> None:
-    saved: dict[int, Any] = {}
-
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 5:
-            saved[id(optimizer)] = copy.deepcopy(optimizer.state_dict())
-        elif i == 10:
-            optimizer.load_state_dict(saved[id(optimizer)])
-
-    compare(OPTIMIZERS[name], meanwhile)
-
-
-@pytest.mark.parametrize("name", ["Adam", "Adam, AMSGrad", "AdamW", "SGD", "SGD, momentum", "RMSprop", "two groups"])
-def test_state_may_be_cleared_between_steps(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 10:
-            optimizer.state.clear()
-
-    _, optimizer = compare(OPTIMIZERS[name], meanwhile)
-    steps = {float(state["step"]) for state in optimizer.state.values() if "step" in state}
-    assert steps <= {float(STEPS - 10)}
-
-
-@pytest.mark.parametrize("name", ["Adam", "SGD, momentum"])
-def test_hyperparameters_may_change_between_steps(name: str) -> None:
-    def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
-        if i == 10:
-            group = optimizer.param_groups[0]
-            group.update({"weight_decay": 0.2, **({"betas": (0.5, 0.9)} if "betas" in group else {"momentum": 0.5})})
-
-    compare(OPTIMIZERS[name], meanwhile)
+def test_the_optimizer_may_change_between_steps(name: str, change: Callable[[Optimizer, int], None]) -> None:
+    compare(of(name), lambda model, optimizer, i: change(optimizer, i))
 
 
 @pytest.mark.parametrize("name", ["Adam", "SGD"])
@@ -166,10 +128,7 @@ def test_a_group_may_be_added_between_steps(name: str) -> None:
         if i == 10:
             optimizer.add_param_group({"params": model[2].parameters()})  # type: ignore[index]
 
-    def make(model: Any) -> Optimizer:
-        return OPTIMIZERS[name](model[0])
-
-    compare(make, meanwhile)
+    compare(lambda model: OPTIMIZERS[name](model[0].parameters()), meanwhile)  # type: ignore[index]
 
 
 def test_a_scheduler_works_and_does_not_warn(recwarn: pytest.WarningsRecorder) -> None:
@@ -192,31 +151,23 @@ def test_hooks_of_the_optimizer_are_called(begin: int) -> None:
         if i == begin:
             optimizer.register_step_post_hook(lambda *_: calls.append(1))
 
-    compare(OPTIMIZERS["Adam"], meanwhile)
+    compare(of("Adam"), meanwhile)
     assert len(calls) == 2 * (STEPS - begin)  # of both that are compared
 
 
+@pytest.mark.parametrize(("at_first", "later"), [(False, False), (False, True), (True, False)])
 @pytest.mark.parametrize("name", ["Adam", "AdamW", "SGD, momentum"])
-def test_frozen_weights_stay(name: str) -> None:
+def test_weights_may_be_frozen_and_thawed_between_steps(name: str, at_first: bool, later: bool) -> None:
     def make(model: nn.Module) -> Optimizer:
-        next(model.parameters()).requires_grad_(False)
-        return OPTIMIZERS[name](model)
-
-    model, _ = compare(make)
-    assert torch.equal(next(model.parameters()), next(make_model().parameters()))
-
-
-@pytest.mark.parametrize("frozen", [True, False])
-def test_weights_may_be_frozen_and_thawed_between_steps(frozen: bool) -> None:
-    def make(model: nn.Module) -> Optimizer:
-        next(model.parameters()).requires_grad_(not frozen)
-        return Adam(model.parameters(), lr=1e-2)
+        next(model.parameters()).requires_grad_(at_first)
+        return of(name)(model)
 
     def meanwhile(model: nn.Module, optimizer: Optimizer, i: int) -> None:
         if i == 10:
-            next(model.parameters()).requires_grad_(frozen)
+            next(model.parameters()).requires_grad_(later)
 
-    compare(make, meanwhile)
+    model, _ = compare(make, meanwhile)
+    assert torch.equal(next(model.parameters()), next(make_model().parameters())) == (not at_first and not later)
 
 
 def test_tied_weights_move_once() -> None:
@@ -232,32 +183,15 @@ def test_tied_weights_move_once() -> None:
 
 
 def test_a_parameter_without_gradient_is_left_alone() -> None:
-    def make(model: Any) -> Optimizer:
-        return Adam([*model.parameters(), nn.Parameter(torch.ones(3))], lr=1e-2)
-
-    compare(make)
+    compare(lambda model: Adam([*model.parameters(), nn.Parameter(torch.ones(3))], lr=1e-2))
 
 
-def test_parameters_stay_the_users_own_objects() -> None:
+def test_parameters_stay_the_users_own_objects_and_gradients_until_the_next_step() -> None:
     model = make_model()
     before = [(id(param), param.data_ptr()) for param in model.parameters()]
     train(GradientStep(Adam(model.parameters())), model)
     assert [(id(param), param.data_ptr()) for param in model.parameters()] == before
-
-
-def test_gradients_stay_until_the_next_step() -> None:
-    model = make_model()
-    train(GradientStep(Adam(model.parameters())), model)
     assert all(param.grad is not None for param in model.parameters())
-
-
-def test_double_precision_works() -> None:
-    model = make_model().double()
-    step = GradientStep(Adam(model.parameters(), lr=0.1))
-    before = model[0].weight.clone()
-    for _ in range(3):
-        step(model(torch.ones(1, 3, dtype=torch.float64)).square().mean())
-    assert not torch.equal(model[0].weight, before)
 
 
 def test_the_gradient_of_a_loss_in_double_precision_is_exact() -> None:
@@ -281,48 +215,41 @@ def test_single_and_double_precision_may_be_mixed() -> None:
     assert single.tolist() == double.tolist() == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("copier", [copy.deepcopy])
-def test_a_copy_moves_its_own_parameters(copier: Callable[[Any], Any]) -> None:
+def test_a_copy_moves_its_own_parameters() -> None:
     model = make_model()
     step = GradientStep(Adam(model.parameters(), lr=1e-2))
     for loss in losses(model)[:3]:
         step(loss())
     before = [param.detach().clone() for param in model.parameters()]
-    other_model, other_step = copier((model, step))
+    other_model, other_step = copy.deepcopy((model, step))
     for loss in losses(other_model)[:3]:
         other_step(loss())
     torch.testing.assert_close([param.detach() for param in model.parameters()], before, rtol=0, atol=0)
     assert not torch.equal(next(other_model.parameters()), before[0])
 
 
-class TestNonFinite:
-    """A loss or gradient that is not finite is refused, and nothing changes."""
-
-    @pytest.mark.parametrize("warm", [False, True])
-    @pytest.mark.parametrize("max_grad_norm", [None, 1.0])
-    @pytest.mark.parametrize("name", ["Adam", "SGD, momentum", "RMSprop"])
-    @pytest.mark.parametrize(
-        ("factor", "what"), [(torch.nan, "the loss is nan"), (torch.inf, "the loss is inf"), (None, "gradient")]
-    )
-    def test_is_refused(
-        self, factor: float | None, what: str, name: str, max_grad_norm: float | None, warm: bool
-    ) -> None:
-        model = make_model()
-        optimizer = OPTIMIZERS[name](model)
-        step = GradientStep(optimizer, max_grad_norm)
-        good = losses(model)
-        if warm:
-            for loss in good[:3]:
-                step(loss())
-        before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
-        # The square root has an infinite derivative at 0 and a finite value.
-        bad = model[2].bias[:1].sub(model[2].bias[:1]).sqrt().sum() if factor is None else good[0]() * factor
-        with pytest.raises(NonFiniteError, match=what):
-            step(bad)
-        after = (model.state_dict(), optimizer.state_dict())
-        torch.testing.assert_close(after, before, rtol=0, atol=0)
-        step(good[4]())  # and learning goes on
-        assert not torch.equal(model[0].weight, before[0]["0.weight"])
+@pytest.mark.parametrize("n_steps", [0, 3])
+@pytest.mark.parametrize("max_grad_norm", [None, 1.0])
+@pytest.mark.parametrize("name", ["Adam", "SGD, momentum", "RMSprop"])
+@pytest.mark.parametrize(
+    ("factor", "what"), [(torch.nan, "the loss is nan"), (torch.inf, "the loss is inf"), (None, "gradient")]
+)
+def test_what_is_not_finite_is_refused_and_nothing_changes(
+    factor: float | None, what: str, name: str, max_grad_norm: float | None, n_steps: int
+) -> None:
+    model = make_model()
+    optimizer = of(name)(model)
+    step, good = GradientStep(optimizer, max_grad_norm), losses(model)
+    for loss in good[:n_steps]:
+        step(loss())
+    before = copy.deepcopy((model.state_dict(), optimizer.state_dict()))
+    # The square root has an infinite derivative at 0 and a finite value.
+    bad = model[2].bias[:1].sub(model[2].bias[:1]).sqrt().sum() if factor is None else good[0]() * factor
+    with pytest.raises(NonFiniteError, match=what):
+        step(bad)
+    torch.testing.assert_close((model.state_dict(), optimizer.state_dict()), before, rtol=0, atol=0)
+    step(good[4]())  # and learning goes on
+    assert not torch.equal(model[0].weight, before[0]["0.weight"])
 
 
 def test_an_optimizer_of_nothing_is_refused() -> None:
@@ -334,19 +261,11 @@ def test_an_optimizer_of_nothing_is_refused() -> None:
 class TestWithoutWaiting:
     """On a GPU bad updates are skipped by the kernel and reported later."""
 
-    @pytest.mark.parametrize("max_grad_norm", [None, 0.1])
-    @pytest.mark.parametrize("name", OPTIMIZERS)
-    def test_twenty_steps_are_those_of_the_optimizer(self, name: str, max_grad_norm: float | None) -> None:
-        model, expected = make_model(), make_model()
-        actual = train(AsOnGPU(OPTIMIZERS[name](model), max_grad_norm), model)
-        wanted = train(plain_step(OPTIMIZERS[name](expected), max_grad_norm), expected)
-        torch.testing.assert_close(actual, wanted, rtol=1e-5, atol=1e-6)
-
     @pytest.mark.parametrize("name", OPTIMIZERS)
     @pytest.mark.parametrize("max_grad_norm", [None, pytest.param(0.1, marks=pytest.mark.slow)])
     def test_bad_updates_are_skipped_and_reported_in_time(self, name: str, max_grad_norm: float | None) -> None:
         model, expected = make_model(), make_model()
-        optimizer, other = OPTIMIZERS[name](model), OPTIMIZERS[name](expected)
+        optimizer, other = of(name)(model), of(name)(expected)
         step, plain = AsOnGPU(optimizer, max_grad_norm), plain_step(other, max_grad_norm)
         losses_of, others = 5 * losses(model), 5 * losses(expected)
         with pytest.raises(NonFiniteError, match="34 of 100 steps were not finite and were skipped"):

@@ -30,13 +30,7 @@ def unreachable_entropy(agent: Any) -> None:
     agent.entropy_target = torch.nan
 
 
-@pytest.fixture
-def _uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Regions run as they are written."""
-    monkeypatch.setattr(torch, "compile", lambda region, **_: region)
-
-
-@pytest.mark.usefixtures("_uncompiled")
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("compile", [False, True])
 @pytest.mark.parametrize(
     ("kind", "spoil", "says", "n_made"),
@@ -73,7 +67,7 @@ def test_the_error_says_what_was_learnt_before(kind: str, spoil: Any, says: str,
     assert agent.optim_t == 5
 
 
-@pytest.mark.usefixtures("_uncompiled")
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("compile", [False, True])
 def test_a_gradient_is_told_from_a_loss(compile: bool) -> None:
     agent = make_agent("DDPG", compile=compile)
@@ -85,7 +79,7 @@ def test_a_gradient_is_told_from_a_loss(compile: bool) -> None:
     assert caught.value.name == "gradient"
 
 
-@pytest.mark.usefixtures("_uncompiled")
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("compile", [False, True])
 def test_of_a_single_optimiser_nothing_more_is_said(compile: bool) -> None:
     agent, batch = make_dqn(compile=compile), make_discrete_batch(0)

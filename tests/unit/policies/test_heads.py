@@ -1,3 +1,5 @@
+"""Heads of policies."""
+
 from typing import Any
 
 import numpy as np
@@ -6,7 +8,6 @@ import torch
 from torch import nn
 from torch.distributions import Distribution, Independent, Normal
 
-from pfrl_like.nn import RecurrentSequential
 from pfrl_like.policies import (
     DeterministicHead,
     GaussianHeadWithDiagonalCovariance,
@@ -16,8 +17,8 @@ from pfrl_like.policies import (
     SoftmaxCategoricalHead,
     SquashedGaussianHead,
 )
+from pfrl_like.policy import Policy
 from pfrl_like.utils.contexts import reads_training
-from pfrl_like.utils.recurrent import forward
 
 HEADS: dict[str, tuple[nn.Module, int]] = {  # with the size of its input
     "state-independent": (GaussianHeadWithStateIndependentCovariance(2), 2),
@@ -40,14 +41,6 @@ def test_every_head_gives_a_distribution_of_a_row_each(name: str) -> None:
     assert not reads_training(head)
     stacked = head(torch.zeros(3, 5, size))
     assert stacked.batch_shape == (3, 5) and stacked.sample().shape[:2] == (3, 5)
-
-
-@pytest.mark.parametrize("name", HEADS)
-def test_every_head_ends_a_recurrent_network(name: str) -> None:
-    head, size = HEADS[name]
-    model = RecurrentSequential(nn.GRU(4, 8), nn.Linear(8, size), head)
-    distribution, state = forward(model, torch.zeros(5, 4), None, torch.tensor([3, 2]))
-    assert distribution.batch_shape == (5,) and state[0].shape == (1, 2, 8)
 
 
 @pytest.mark.parametrize(("var_type", "size"), [("spherical", 1), ("diagonal", 2)])
@@ -139,3 +132,23 @@ def test_logits_of_one_and_of_several_choices() -> None:
 def test_what_cannot_be_is_refused(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_head_gives_one_action_a_row() -> None:
+    distribution = DeterministicHead()(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert (distribution.batch_shape, distribution.event_shape) == ((2,), (2,))
+    assert distribution.sample().tolist() == distribution.mode.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+
+
+def test_the_gradient_goes_through_the_action() -> None:
+    policy = nn.Sequential(nn.Linear(2, 2), DeterministicHead())
+    policy(torch.ones(1, 2)).rsample().sum().backward()
+    assert policy[0].weight.grad.tolist() == [[1.0, 1.0], [1.0, 1.0]]
+
+
+def test_a_policy_of_ones_own_is_a_callable() -> None:
+    class Still(Policy):
+        def __call__(self, x: torch.Tensor) -> object:
+            return DeterministicHead()(torch.zeros(len(x), 1))
+
+    assert Still()(torch.ones(3, 2)).sample().tolist() == [[0.0]] * 3

@@ -23,38 +23,27 @@ X = torch.linspace(-2, 2, 24).reshape(4, 6)
 MASK = torch.tensor([True, False, True, True, False, True])
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        GaussianHeadWithDiagonalCovariance(),
-        GaussianHeadWithStateIndependentCovariance(6, "diagonal"),
-        GaussianHeadWithFixedCovariance(0.5),
-        GaussianHeadWithFixedCovariance(torch.tensor(0.5)),
-        SquashedGaussianHead(),
-    ],
-)
-def test_continuous_heads(head: Any) -> None:
-    found = []
+CONTINUOUS = [
+    GaussianHeadWithDiagonalCovariance(), GaussianHeadWithStateIndependentCovariance(6, "diagonal"),
+    GaussianHeadWithFixedCovariance(0.5), GaussianHeadWithFixedCovariance(torch.tensor(0.5)), SquashedGaussianHead(),
+]  # fmt: skip
+DISCRETE = [SoftmaxCategoricalHead(), MultiCategoricalHead([2, 4]), MultiCategoricalHead([3, 3])]
+
+
+@pytest.mark.parametrize("head", [*CONTINUOUS, *DISCRETE])
+def test_heads(head: Any) -> None:
+    found, discrete = [], head in DISCRETE
     for device in ("cpu", "cuda"):
-        distribution = head.to(device)(X.to(device))
-        value = torch.full(distribution.event_shape, 0.5, device=device)
-        divergence = kl_divergence(detached(distribution), head(X.to(device) + 1))
+        distribution, other = (head.to(device)(X.to(device) + i) for i in (0, 1))
+        if discrete:
+            distribution, other = masked(distribution, MASK), distribution
+        value = mode_of(distribution) if discrete else torch.full(distribution.event_shape, 0.5, device=device)
+        divergence = kl_divergence(detached(distribution), other)
         answers = [mode_of(distribution), divergence, *log_prob_and_entropy(distribution, value)]
         found.append([answer.cpu() for answer in answers])
-        sample, log_prob = rsample_with_log_prob(distribution)
-        assert sample.device.type == log_prob.device.type == distribution.sample().device.type == device
-    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("head", [SoftmaxCategoricalHead(), MultiCategoricalHead([2, 4]), MultiCategoricalHead([3, 3])])
-def test_discrete_heads(head: Any) -> None:
-    found = []
-    for device in ("cpu", "cuda"):
-        distribution = masked(head(X.to(device)), MASK)
-        value = mode_of(distribution)
-        divergence = kl_divergence(distribution, detached(distribution))
-        found.append([x.cpu() for x in (value, divergence, *log_prob_and_entropy(distribution, value))])
         assert distribution.sample().device.type == device
+        if not discrete:
+            assert {each.device.type for each in rsample_with_log_prob(distribution)} == {device}
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
 
 

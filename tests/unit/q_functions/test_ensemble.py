@@ -3,27 +3,17 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from actor_critic_parts import make_batch
+from pair_base import adam
 from torch import nn
 
+from pfrl_like import agents
 from pfrl_like.action_value import DiscreteActionValue, EnsembleActionValue
-from pfrl_like.agents import (
-    AWAC,
-    CQL,
-    DDPG,
-    DQN,
-    IQL,
-    TD3,
-    CrossQ,
-    DiscreteCQL,
-    DiscreteSAC,
-    SoftActorCritic,
-    TD3PlusBC,
-)
 from pfrl_like.agents.offline.cql import discrete_conservative_gap
-from pfrl_like.batch import Batch
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions import bootstrap_weight
 from pfrl_like.functions.losses import square
+from pfrl_like.nn import ConcatObsAndAction
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.q_functions import FCSAQFunction, FCStateQFunctionWithDiscreteAction, QFunctionEnsemble
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -70,28 +60,17 @@ def test_conservative_gaps_of_all_are_added_up() -> None:
 
 
 def critics(n: int, **options) -> QFunctionEnsemble:
-    return QFunctionEnsemble([FCSAQFunction(3, 2, 8, 1) for _ in range(n)], pool="least", **options)
-
-
-def batch(n: int = 16) -> Batch:
-    return Batch(
-        obs=torch.rand(n, 3), action=2 * torch.rand(n, 2) - 1, reward=torch.rand(n), next_obs=torch.rand(n, 3),
-        discount=torch.full((n,), 0.9),
-    )  # fmt: skip
-
-
-def adam(module: nn.Module) -> torch.optim.Optimizer:
-    return torch.optim.Adam(module.parameters(), lr=1e-3)
+    return QFunctionEnsemble([FCSAQFunction(4, 2, 8, 1) for _ in range(n)], pool="least", **options)
 
 
 def actor_critic(kind, q_func: QFunctionEnsemble, **options):
-    head = DeterministicHead() if kind is TD3 else SquashedGaussianHead()
-    policy = nn.Sequential(nn.Linear(3, 2 if kind is TD3 else 4), head)
-    explorer = {"explorer": Greedy()} if kind is TD3 else {}
+    head = DeterministicHead() if kind is agents.TD3 else SquashedGaussianHead()
+    policy = nn.Sequential(nn.Linear(4, 2 if kind is agents.TD3 else 4), head)
+    explorer = {"explorer": Greedy()} if kind is agents.TD3 else {}
     return kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS, **explorer, **options)
 
 
-@pytest.mark.parametrize("kind", [TD3, SoftActorCritic, CQL])
+@pytest.mark.parametrize("kind", [agents.TD3, agents.SoftActorCritic, agents.CQL])
 @pytest.mark.parametrize("n", [1, 3])
 def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> None:
     torch.manual_seed(0)
@@ -100,7 +79,7 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
     assert agent.critics == [*q_func.members] and len(agent.target_critics) == n
     before = [[param.clone() for param in member.parameters()] for member in q_func.members]
     for _ in range(3):
-        _, stats = agent.update(batch())
+        _, stats = agent.update(make_batch())
     assert {f"q_func{i}_loss" for i in range(1, n + 1)} <= stats.keys()
     for member, old in zip(q_func.members, before, strict=True):
         assert all(not torch.equal(*pair) for pair in zip(member.parameters(), old, strict=True))
@@ -108,89 +87,62 @@ def test_an_ensemble_stands_for_the_critics_of_an_actor_critic(kind, n: int) -> 
 
 
 @pytest.mark.parametrize("pool", ["mean", "least"])
-@pytest.mark.parametrize("kind", [TD3, TD3PlusBC])
-def test_an_ensemble_learns_what_separate_critics_learn(kind: type[TD3], pool: str) -> None:
-    rows = batch()
-    agents = []
+@pytest.mark.parametrize("kind", [agents.TD3, agents.TD3PlusBC])
+def test_an_ensemble_learns_what_separate_critics_learn(kind: type[agents.TD3], pool: str) -> None:
+    rows = make_batch()
+    learnt = []
     for together in (True, False):
         torch.manual_seed(0)
-        policy = nn.Sequential(nn.Linear(3, 2), DeterministicHead())
-        parts = [FCSAQFunction(3, 2, 8, 1) for _ in range(2)]
+        policy = nn.Sequential(nn.Linear(4, 2), DeterministicHead())
+        parts = [FCSAQFunction(4, 2, 8, 1) for _ in range(2)]
         if together:
             q_func = QFunctionEnsemble(parts, pool=pool)
             given = policy, q_func, None, adam(policy), adam(q_func), None
         else:
             given = policy, *parts, adam(policy), *map(adam, parts)
-        agents.append(kind(*given, **OPTIONS, explorer=Greedy()))
-    for agent in agents:
+        learnt.append(kind(*given, **OPTIONS, explorer=Greedy()))
+    for agent in learnt:
         torch.manual_seed(1)
         for _ in range(2):  # the policy, which follows the first critic, learns in the second one
             agent.update(rows)
-    for one, other in zip(*([*agent.critics, agent.policy] for agent in agents), strict=True):
+    for one, other in zip(*([*agent.critics, agent.policy] for agent in learnt), strict=True):
         assert all(torch.allclose(*pair) for pair in zip(one.parameters(), other.parameters(), strict=True))
 
 
 def test_members_may_share_layers() -> None:
-    shared = nn.Linear(5, 8)
-    members = [nn.Sequential(_Joined(shared), nn.Linear(8, 1)) for _ in range(2)]
-    agent, before = actor_critic(SoftActorCritic, QFunctionEnsemble(members)), shared.weight.clone()
+    shared = nn.Linear(6, 8)
+    members = [nn.Sequential(ConcatObsAndAction(), shared, nn.Linear(8, 1)) for _ in range(2)]
+    agent, before = actor_critic(agents.SoftActorCritic, QFunctionEnsemble(members)), shared.weight.clone()
     for _ in range(3):
-        agent.update(batch())
+        agent.update(make_batch())
     assert not torch.equal(shared.weight, before)
 
 
-class _Joined(nn.Module):
-    def __init__(self, layer: nn.Module) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, pair):
-        return torch.relu(self.layer(torch.cat(pair, 1)))
-
-
-def test_bootstrapped_critics_differ_in_what_they_learn_from() -> None:
-    agent = actor_critic(SoftActorCritic, critics(2, bootstrap=True))
-    one, other = agent.rows_of_critics(batch(64))
-    assert set(one.weight.tolist()) == {0.0, 2.0} and not torch.equal(one.weight, other.weight)
-    agent.update(batch())
-
-
-@pytest.mark.parametrize("kind", [SoftActorCritic, AWAC, CQL, IQL, CrossQ, DiscreteSAC])
+@pytest.mark.parametrize("name", ["SoftActorCritic", "AWAC", "CQL", "IQL", "CrossQ", "DiscreteSAC"])
 @pytest.mark.parametrize("bootstrap", [False, True])
-def test_equal_critics_part_if_they_bootstrap(kind, bootstrap: bool) -> None:
-    discrete = kind is DiscreteSAC
+def test_equal_critics_part_if_they_bootstrap(name: str, bootstrap: bool) -> None:
+    kind, discrete = getattr(agents, name), name == "DiscreteSAC"
     torch.manual_seed(0)
-    make = partial(FCStateQFunctionWithDiscreteAction if discrete else FCSAQFunction, 3, 2, 8, 1)
+    make = partial(FCStateQFunctionWithDiscreteAction if discrete else FCSAQFunction, 4, 2, 8, 1)
     q_func = QFunctionEnsemble([make(), make()], bootstrap=bootstrap)
     q_func.members[1].load_state_dict(q_func.members[0].state_dict())
     if discrete:
-        policy = nn.Sequential(nn.Linear(3, 2), SoftmaxCategoricalHead())
+        policy = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
         agent = kind(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
     else:
-        value = nn.Linear(3, 1)
-        further = {"v_func": value, "v_func_optimizer": adam(value)} if kind is IQL else {}
+        value = nn.Linear(4, 1)
+        further = {"v_func": value, "v_func_optimizer": adam(value)} if name == "IQL" else {}
         agent = actor_critic(kind, q_func, **further)
-    rows = batch().replace(action=torch.randint(2, (16,))) if discrete else batch()
+    rows = make_batch().replace(action=torch.randint(2, (8,))) if discrete else make_batch()
     agent.update(rows)
     pairs = zip(*(member.parameters() for member in q_func.members), strict=True)
     assert all(torch.equal(*pair) for pair in pairs) == (not bootstrap)
 
 
-@pytest.mark.parametrize("kind", [DQN, DiscreteCQL])
-def test_an_ensemble_is_a_q_function(kind) -> None:
-    q_func = QFunctionEnsemble([FCStateQFunctionWithDiscreteAction(3, 4, 8, 1) for _ in range(3)])
-    agent = kind(q_func, adam(q_func), explorer=Greedy(), **OPTIONS)
-    rows = batch().replace(action=torch.randint(4, (16,)))
-    agent.update(rows)
-    assert agent.act(np.zeros(3, np.float32)) in range(4)
-    values = agent.values_of_pairs(rows.obs, rows.action)
-    assert values.shape == (3, 16)
-
-
 def test_ddpg_bootstraps_from_the_least() -> None:
-    policy, q_func = nn.Sequential(nn.Linear(3, 2), DeterministicHead()), critics(2)
-    agent = DDPG(policy, q_func, adam(policy), adam(q_func), explorer=Greedy(), **OPTIONS)
-    rows = batch()
+    policy, q_func = nn.Sequential(nn.Linear(4, 2), DeterministicHead()), critics(2)
+    agent = agents.DDPG(policy, q_func, adam(policy), adam(q_func), explorer=Greedy(), **OPTIONS)
+    rows = make_batch()
     value, _ = agent.bootstrap(rows)
     action = policy(rows.next_obs).sample()
     each = torch.stack([member((rows.next_obs, action)) for member in q_func.members])
@@ -201,7 +153,7 @@ def test_what_is_no_ensemble_is_refused() -> None:
     with pytest.raises(ValueError, match="members is empty"):
         QFunctionEnsemble([])
     with pytest.raises(ValueError, match="pool is 'most'"):
-        QFunctionEnsemble([FCSAQFunction(3, 2, 8, 1)], pool="most")
-    policy, q_func = nn.Sequential(nn.Linear(3, 4), SquashedGaussianHead()), FCSAQFunction(3, 2, 8, 1)
+        QFunctionEnsemble([FCSAQFunction(4, 2, 8, 1)], pool="most")
+    policy, q_func = nn.Sequential(nn.Linear(4, 4), SquashedGaussianHead()), FCSAQFunction(4, 2, 8, 1)
     with pytest.raises(TypeError, match="q_func2 is None"):
-        SoftActorCritic(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)
+        agents.SoftActorCritic(policy, q_func, None, adam(policy), adam(q_func), None, **OPTIONS)

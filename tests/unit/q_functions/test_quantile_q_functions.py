@@ -33,8 +33,6 @@ def test_fully_connected_quantiles_have_the_shape_asked_for() -> None:
     assert (value.quantiles == 0).all()  # last_wscale
     assert [layer.out_features for layer in q_function.modules() if isinstance(layer, nn.Linear)] == [16, 16, 21]
     assert q_function.model[0].nonlinearity is torch.tanh
-    with pytest.raises(ValueError, match="n_quantiles is 0, expected at least 1"):
-        q_functions.QuantileFCStateQFunctionWithDiscreteAction(5, 3, 0, 16, 2)
 
 
 def test_quantiles_are_f_of_the_product() -> None:
@@ -57,21 +55,12 @@ def test_the_features_are_computed_once() -> None:
 def test_cosine_layer_is_linear_in_the_cosines() -> None:
     layer, taus = q_functions.CosineBasisLinear(4, 6), torch.rand(3, 2)
     torch.testing.assert_close(layer(taus), layer.linear(q_functions.cosine_basis_functions(taus, 4)))
-    assert sorted(layer.state_dict()) == ["linear.bias", "linear.weight"]  # as PFRL saves it
 
 
 def test_numbers_of_fractions_have_the_defaults_of_pfrl() -> None:
     assert implicit().thresholds == (64, 64, 32)
     changed = implicit(quantile_thresholds_N=1, quantile_thresholds_N_prime=2, quantile_thresholds_K=3)
     assert changed.thresholds == (1, 2, 3)
-
-
-@pytest.mark.parametrize("name", ["N", "N_prime", "K"])
-def test_no_fractions_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=f"quantile_thresholds_{name} is 0, expected an integer from 1 on"):
-        implicit(**{f"quantile_thresholds_{name}": 0})
-    with pytest.raises(TypeError, match=rf"quantile_thresholds_{name} is 6.0 \(float\), expected an integer"):
-        implicit(**{f"quantile_thresholds_{name}": 6.0})
 
 
 def test_an_embedding_of_another_size_is_refused() -> None:
@@ -115,8 +104,6 @@ def test_the_loss_of_the_quantiles_does_not_reach_the_proposal() -> None:
 
 def test_the_entropy_coefficient_is_used() -> None:
     assert parametrized(entropy_coeff=0.25)(torch.randn(4, 5)).entropy_coeff == 0.25
-    with pytest.raises(ValueError, match=r"entropy_coeff is -1, expected a finite number of at least 0"):
-        parametrized(entropy_coeff=-1)
 
 
 def test_the_proposal_has_a_group_of_its_own() -> None:

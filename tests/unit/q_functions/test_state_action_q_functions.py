@@ -1,3 +1,5 @@
+"""Q-functions of state and action."""
+
 from typing import Any
 
 import pytest
@@ -11,8 +13,6 @@ from pfrl_like.utils.recurrent import forward, is_recurrent, sequence_outputs
 
 OBS, ACTION = torch.randn(6, 3), torch.randn(6, 2)
 PLAIN = ["FCSAQFunction", "FCBNSAQFunction", "FCLateActionSAQFunction", "FCBNLateActionSAQFunction"]
-BN = ("weight", "bias", "running_mean", "running_var", "num_batches_tracked")
-OUTPUTS = ["mlp.output.weight", "mlp.output.bias", "output.weight", "output.bias"]
 
 
 def make(name: str, n_hidden_layers: int = 2, **options: Any) -> Any:
@@ -39,26 +39,12 @@ def test_nonlinearity_follows_each_hidden_layer_of_its_size(name: str, n_hidden_
     assert seen == [(6, 4)] * n_hidden_layers
 
 
-@pytest.mark.parametrize("name", PLAIN)
-def test_one_without_the_other_is_refused(name: str) -> None:
-    with pytest.raises(TypeError, match="expected an observation and an action, or a pair of both, got one Tensor"):
-        make(name)(OBS)
-
-
-def test_single_model_is_called_with_both() -> None:
-    model = nn.Bilinear(3, 2, 1)
-    q_function = q_functions.SingleModelStateActionQFunction(model)
-    assert torch.equal(q_function(OBS, ACTION), model(OBS, ACTION))
-    assert list(q_function.state_dict()) == ["model.weight", "model.bias"]
-
-
 def test_fully_connected_is_an_mlp_over_both() -> None:
     q_function = make("FCSAQFunction", 1, nonlinearity=lambda x: x + 10)
     for parameter in q_function.parameters():
         nn.init.constant_(parameter, 2.0)
     # hidden 2 * (3 * 1 + 2 * 1) + 2 + 10 = 22, output 4 * 2 * 22 + 2 = 178
     assert q_function(torch.ones(1, 3), torch.ones(1, 2)).tolist() == [[178.0]]
-    assert list(make("FCSAQFunction", 0).state_dict()) == ["output.weight", "output.bias"]
 
 
 @pytest.mark.parametrize("n_hidden_layers", [1, 2])
@@ -81,31 +67,10 @@ def test_late_action_with_normalisation_normalises_observations_alone() -> None:
     assert torch.equal(seen[0][:, 4:], ACTION * 100)
 
 
-def test_late_names_are_those_of_pfrl() -> None:
-    assert list(make("FCLateActionSAQFunction", 1).state_dict()) == ["obs_mlp.output.weight", "obs_mlp.output.bias"] + (
-        OUTPUTS
-    )
-    names = [f"obs_mlp.input_bn.{n}" for n in BN] + ["obs_mlp.output.weight", "obs_mlp.output.bias"]
-    names += [f"obs_mlp.output_bn.{n}" for n in BN] + OUTPUTS
-    assert list(make("FCBNLateActionSAQFunction", 1).state_dict()) == names
-
-
 def test_the_output_layer_under_two_names_is_one() -> None:
     q_function = make("FCLateActionSAQFunction")
     assert q_function.output is q_function.mlp.output
     assert len([*q_function.parameters()]) == 6
-
-
-@pytest.mark.parametrize("name", ["FCLateActionSAQFunction", "FCBNLateActionSAQFunction"])
-def test_late_action_needs_a_hidden_layer(name: str) -> None:
-    with pytest.raises(ValueError, match="n_hidden_layers is 0, expected at least 1"):
-        make(name, 0)
-
-
-@pytest.mark.parametrize(("name", "where"), [("FCBNSAQFunction", ""), ("FCBNLateActionSAQFunction", "obs_mlp.")])
-def test_normalisation_of_the_input_can_be_left_out(name: str, where: str) -> None:
-    assert f"{where}input_bn.weight" in make(name).state_dict()
-    assert f"{where}input_bn.weight" not in make(name, normalize_input=False).state_dict()
 
 
 @pytest.mark.parametrize("name", [*PLAIN, "FCLSTMSAQFunction"])
@@ -149,3 +114,26 @@ class TestRecurrent:
         calls = []
         forward(make("FCLSTMSAQFunction", nonlinearity=lambda x: calls.append(1) or torch.relu(x)), (OBS, ACTION))
         assert len(calls) == 2
+
+
+def test_quantiles_and_atoms_of_one_action() -> None:
+    quantiles, atoms = (
+        q_functions.QuantileFCSAQFunction(3, 2, 5, 8, 2),
+        q_functions.DistributionalFCSAQFunction(3, 2, 11, -1.0, 4.0, 8, 2),
+    )
+    value = quantiles((OBS, ACTION))
+    assert value.quantiles.shape == (6, 5, 1)
+    torch.testing.assert_close(quantiles(OBS, ACTION).quantiles, value.quantiles)
+    atoms = q_functions.DistributionalFCSAQFunction(3, 2, 11, -1.0, 4.0, 8, 2)
+    value = atoms((OBS, ACTION))
+    assert value.q_dist.shape == (6, 1, 11)
+    torch.testing.assert_close(value.z_values, torch.linspace(-1, 4, 11))
+    torch.testing.assert_close(atoms(OBS, ACTION).q_dist, value.q_dist)
+
+
+def test_drawn_and_proposed_fractions_of_one_action() -> None:
+    value = q_functions.ImplicitQuantileFCSAQFunction(3, 2, 8, 2, n_cosines=4, quantile_thresholds_N=7)((OBS, ACTION))
+    assert value(torch.rand(6, 6)).quantiles.shape == (6, 6, 1)
+    assert value.thresholds.N == 7 and value.n_actions == 1
+    value = q_functions.FullyParametrizedFCSAQFunction(3, 2, 6, 8, 2, n_cosines=4, entropy_coeff=0.5)((OBS, ACTION))
+    assert value.masses.shape == (6, 6) and value.entropy_coeff == 0.5 and value.q_values.shape == (6, 1)

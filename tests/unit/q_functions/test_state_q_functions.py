@@ -1,5 +1,5 @@
-import copy
-import pickle
+"""Q-functions of the state, and with dueling streams."""
+
 from typing import Any
 
 import gymnasium
@@ -9,30 +9,25 @@ import torch
 from torch import nn
 
 from pfrl_like.action_value import DiscreteActionValue, DistributionalDiscreteActionValue
+from pfrl_like.nn import FactorizedNoisyLinear, to_factorized_noisy
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
+    DistributionalDuelingDQN,
     DistributionalFCStateQFunctionWithDiscreteAction,
     DistributionalSingleModelStateQFunctionWithDiscreteAction,
+    DuelingDQN,
     FCQuadraticStateQFunction,
     FCStateQFunctionWithDiscreteAction,
     QuantileFCStateQFunctionWithDiscreteAction,
-    SingleModelStateQFunctionWithDiscreteAction,
 )
 
 BOX = gymnasium.spaces.Box(np.array([-1, 0], dtype=np.float32), np.array([1, 4], dtype=np.float32))
-HIDDEN = [f"hidden_layers.{i}.{name}" for i in range(2) for name in ("weight", "bias")]
 
 
 def test_head_makes_q_values_an_action_value() -> None:
     value = DiscreteActionValueHead()(torch.tensor([[1.0, 2.0]]))
     assert isinstance(value, DiscreteActionValue)
     assert value.greedy_actions.tolist() == [1]
-
-
-def test_single_model_gives_the_values_of_its_model() -> None:
-    model, x = nn.Linear(3, 2), torch.randn(4, 3)
-    value = SingleModelStateQFunctionWithDiscreteAction(model)(x)
-    torch.testing.assert_close(value.q_values, model(x))
 
 
 def test_fully_connected_has_the_shape_asked_for() -> None:
@@ -64,17 +59,8 @@ def test_distributional_uses_nonlinearity_and_scale() -> None:
     assert q_function.model[0].nonlinearity is torch.tanh
 
 
-@pytest.mark.parametrize("z_values", [np.array([0, 1], dtype=np.float32), torch.tensor([0.0, 1.0])])
-def test_atoms_may_be_an_array_or_a_tensor(z_values: Any) -> None:
-    model = nn.Unflatten(1, (2, 2))
-    value = DistributionalSingleModelStateQFunctionWithDiscreteAction(model, z_values)(
-        torch.tensor([[1.0, 0.0, 0.5, 0.5]])
-    )
-    assert value.q_values.tolist() == [[0.0, 0.5]]
-
-
-@pytest.mark.parametrize("z_values", [[0, 1], np.linspace(0.0, 1.0, 2), np.arange(2), torch.arange(2)])
-def test_atoms_of_other_dtypes_become_floats(z_values: Any) -> None:
+@pytest.mark.parametrize("z_values", [[0, 1], np.linspace(0.0, 1.0, 2), np.float32([0, 1]), torch.arange(2)])
+def test_atoms_become_floats(z_values: Any) -> None:
     q_function = DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Unflatten(1, (2, 2)), z_values)
     assert q_function(torch.tensor([[1.0, 0.0, 0.5, 0.5]])).q_values.tolist() == [[0.0, 0.5]]
 
@@ -111,18 +97,6 @@ def test_quadratic_matrix_is_positive_definite() -> None:
     assert bool((torch.linalg.eigvalsh(mat) > 0).all())
 
 
-def test_quadratic_has_hidden_layers_of_the_size_asked_for() -> None:
-    q_function = FCQuadraticStateQFunction(3, 2, 7, 2, BOX)
-    assert [tuple(layer.weight.shape) for layer in q_function.hidden_layers] == [(7, 3), (7, 7)]
-
-
-def test_quadratic_works_with_one_action() -> None:
-    box = gymnasium.spaces.Box(-2, 2, (1,), np.float32)
-    value = FCQuadraticStateQFunction(3, 1, 8, 1, box)(torch.randn(5, 3))
-    assert value.mat.shape == (5, 1, 1)
-    assert value.evaluate_actions(torch.zeros(5, 1)).shape == (5,)
-
-
 def test_scale_mu_brings_mu_within_the_bounds() -> None:
     x = 100 * torch.randn(50, 3)
     scaled, free = (FCQuadraticStateQFunction(3, 2, 8, 1, BOX, scale_mu=scale)(x) for scale in (True, False))
@@ -131,70 +105,72 @@ def test_scale_mu_brings_mu_within_the_bounds() -> None:
     assert bool((free.greedy_actions[:, 1] >= 0).all())
 
 
-def names(prefix: str, last: int = 2) -> list[str]:
-    return [prefix + name for name in [*HIDDEN[: 2 * last], "output.weight", "output.bias"]]
+FRAMES = torch.rand(2, 4, 84, 84)
+DISTRIBUTIONAL_STREAMS = {"main_stream": (1024, 3136), "a_stream": (15, 512), "v_stream": (5, 512)}
 
 
-@pytest.mark.parametrize(
-    ("q_function", "expected"),
-    [
-        (SingleModelStateQFunctionWithDiscreteAction(nn.Linear(2, 2)), ["model.weight", "model.bias"]),
-        (FCStateQFunctionWithDiscreteAction(3, 2, 4, 2), names("model.")),
-        (
-            DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -1, 1, 4, 1),
-            ["z_values", *names("model.0.", last=1)],
-        ),
-        (
-            FCQuadraticStateQFunction(3, 2, 4, 2, BOX),
-            [
-                *HIDDEN,
-                *(f"{part}.{name}" for part in ("v", "mu", "mat_diag", "mat_non_diag") for name in ("weight", "bias")),
-            ],
-        ),
-    ],
-)
-def test_parameters_have_the_names_they_have_in_pfrl(q_function: nn.Module, expected: list[str]) -> None:
-    assert list(q_function.state_dict()) == expected
+def test_distributional_sizes_are_those_of_pfrl() -> None:
+    state = DistributionalDuelingDQN(3, 5, -1, 1).state_dict()
+    assert {s: tuple(state[f"{s}.weight"].shape) for s in DISTRIBUTIONAL_STREAMS} == DISTRIBUTIONAL_STREAMS
 
 
-@pytest.mark.parametrize(
-    "q_function",
-    [
-        FCStateQFunctionWithDiscreteAction(3, 2, 4, 2),
-        DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, -1, 1, 4, 1),
-        FCQuadraticStateQFunction(3, 2, 4, 2, BOX),
-    ],
-)
-def test_q_functions_can_be_copied_and_pickled(q_function: nn.Module) -> None:
-    x = torch.randn(2, 3)
-    for twin in (copy.deepcopy(q_function), pickle.loads(pickle.dumps(q_function))):
-        torch.testing.assert_close(twin(x).max, q_function(x).max)
+def test_values_are_the_sum_of_the_streams() -> None:
+    q_function = DuelingDQN(3)
+    for stream, numbers in ((q_function.a_stream, [1.0, 0.0, 5.0]), (q_function.v_stream, [10.0])):
+        nn.init.zeros_(stream.output.weight)
+        stream.output.bias.data = torch.tensor(numbers)
+    value = q_function(FRAMES)
+    assert isinstance(value, DiscreteActionValue)
+    # the mean of the advantages is 2
+    assert value.q_values.tolist() == [[9.0, 8.0, 13.0]] * 2
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 1, -1, 1, 4, 1), "n_atoms is 1"),
-        (lambda: DistributionalFCStateQFunctionWithDiscreteAction(3, 2, 5, 1, 1, 4, 1), "expected v_min < v_max"),
-        (lambda: FCQuadraticStateQFunction(3, 2, 4, 0, BOX), "n_hidden_layers is 0"),
-        (lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Discrete(2)), "expected a Box"),
-        (lambda: FCQuadraticStateQFunction(3, 3, 4, 1, BOX), "n_dim_action is 3, but action_space.low has shape"),
-        (
-            lambda: FCQuadraticStateQFunction(3, 2, 4, 1, gymnasium.spaces.Box(-1, 1, (1,))),
-            "n_dim_action is 2, but action_space.low has shape",
-        ),
-        (
-            lambda: FCQuadraticStateQFunction(3, 1, 4, 1, gymnasium.spaces.Box(-np.inf, np.inf, (1,))),
-            "expected finite bounds",
-        ),
-    ],
-)
-def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
-    with pytest.raises((TypeError, ValueError), match=message):
-        make()
+def test_distributions_are_the_softmax_of_the_sum_of_the_streams() -> None:
+    q_function = DistributionalDuelingDQN(2, 2, 0, 1)
+    for stream, numbers in ((q_function.a_stream, [0.0, 4.0, 2.0, 0.0]), (q_function.v_stream, [1.0, 2.0])):
+        nn.init.zeros_(stream.weight)
+        stream.bias.data = torch.tensor(numbers)
+    value = q_function(FRAMES)
+    assert isinstance(value, DistributionalDiscreteActionValue)
+    # logits: atom 0 has 1 + (0 - 1) = 0 and 1 + (2 - 1) = 2, atom 1 has 2 + (4 - 2) = 4 and 2 + (0 - 2) = 0
+    expected = torch.tensor([[0.0, 4.0], [2.0, 0.0]]).softmax(1)
+    torch.testing.assert_close(value.q_dist, expected.expand(2, 2, 2))
+    torch.testing.assert_close(value.q_values, expected[:, 1].expand(2, 2))  # the atoms are 0 and 1
 
 
-@pytest.mark.parametrize("z_values", [[0, 1, 2, 4, 8], [4, 3, 2, 1, 0], [1.0], [0.0, 0.0]])
-def test_atoms_that_do_not_rise_evenly_are_refused(z_values):
-    with pytest.raises(ValueError, match="z_values"):
-        DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Identity(), z_values)
+def test_advantages_come_from_the_first_half_of_the_main_stream() -> None:
+    q_function = DistributionalDuelingDQN(2, 2, 0, 1)
+    nn.init.zeros_(q_function.main_stream.weight)
+    with torch.no_grad():
+        q_function.main_stream.bias[512:] = 1.0
+    q_function(FRAMES).q_dist[:, :, 0].sum().backward()
+    assert q_function.a_stream.weight.grad is not None
+    assert not q_function.a_stream.weight.grad.any()
+    assert q_function.v_stream.weight.grad is not None
+    assert q_function.v_stream.weight.grad.any()
+
+
+def test_atoms_are_evenly_spaced_follow_the_module_and_are_not_saved() -> None:
+    q_function = DistributionalDuelingDQN(3, 5, -1, 3)
+    assert q_function.z_values.tolist() == [-1.0, 0.0, 1.0, 2.0, 3.0]
+    assert q_function.to("meta").z_values.device.type == "meta"
+
+
+@pytest.mark.parametrize("make", [DuelingDQN, lambda n, **options: DistributionalDuelingDQN(n, 3, -1, 1, **options)])
+def test_channels_activation_and_bias_are_used(make) -> None:
+    q_function = make(2, n_input_channels=1, activation=torch.zeros_like, bias=0.5)
+    assert q_function.conv_layers[0].weight.shape[1] == 1
+    assert all(bool((layer.bias == 0.5).all()) for layer in q_function.conv_layers)
+    assert torch.equal(*(q_function(torch.rand(1, 1, 84, 84)).q_values for _ in range(2)))
+
+
+def test_sizes_of_numpy_become_ints_which_a_compiler_takes_for_constants() -> None:
+    q_function = DistributionalDuelingDQN(np.int64(2), np.int64(3), -1.0, 1.0)  # as gymnasium counts actions
+    assert [type(size) for size in (q_function.n_actions, q_function.n_atoms)] == [int] * 2
+
+
+def test_streams_can_be_made_noisy() -> None:
+    q_function = DistributionalDuelingDQN(3, 5, -1, 1)
+    to_factorized_noisy(q_function, sigma_scale=0.5)
+    assert all(isinstance(getattr(q_function, name), FactorizedNoisyLinear) for name in DISTRIBUTIONAL_STREAMS)
+    assert not torch.equal(q_function(FRAMES).q_values, q_function(FRAMES).q_values)

@@ -1,6 +1,5 @@
 """Every argument of the on-policy agents has the effect that its documentation says."""
 
-import copy
 import functools
 import logging
 import math
@@ -114,28 +113,6 @@ def test_max_recurrent_sequence_len(max_len: int | None, longest: int, monkeypat
 # What they learn
 
 
-@pytest.mark.parametrize("kind", ["PPO", "TRPO", "A2C"])
-def test_gamma_and_lambda(kind: str) -> None:
-    names = {"A2C": ("gamma", "tau")}.get(kind, ("gamma", "lambd"))
-    own = {"A2C": {"use_gae": True, "update_steps": 50}}.get(kind, {"update_interval": 100})
-    nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
-    agent: Any = make_on_policy(kind, nets=nets, **{**own, names[0]: 0.5, names[1]: 0.5})
-    drive(agent, [(0, 1.0, 1, False, False), (1, 2.0, 2, False, False)])
-    # deltas: 1 + 2 - 4 = -1;  2 + 2 - 4 = 0, and -1 + 0.25 * 0
-    advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
-    assert advantage.tolist() == [-1, 0]
-
-
-def test_use_gae_and_its_absence() -> None:
-    for use_gae, expected in ((True, 1 + 2 - 4 + 0.25 * 2), (False, 1 + 0.5 * 4 + 0.25 * 4 - 4)):
-        nets = nn.Sequential(Table(np.zeros((5, 2), np.float32)), SoftmaxCategoricalHead()), Table([[4.0]] * 5)
-        agent = make_on_policy("A2C", nets=nets, use_gae=use_gae, tau=0.5, gamma=0.5, update_steps=50)
-        drive(agent, [(0, 1.0, 1, False, False), (1, 4.0, 2, False, False)])
-        # deltas -1 and 4 + 2 - 4 = 2; the return of two steps is 1 + 0.5 * 4 + 0.25 * 4 = 4
-        advantage, _ = agent.learn(agent.rollout.take(agent.gamma, "cpu", agent._last_of))
-        assert advantage.tolist() == [expected, 2.0]
-
-
 @pytest.mark.parametrize("kind", ["PPO", "TRPO"])
 @pytest.mark.parametrize("standardize", [True, False])
 def test_standardize_advantages(kind: str, standardize: bool, monkeypatch: Any) -> None:
@@ -148,43 +125,23 @@ def test_standardize_advantages(kind: str, standardize: bool, monkeypatch: Any) 
     assert (abs(advantage.mean()) < 1e-6 and abs(advantage.std(correction=0) - 1) < 1e-5) == standardize
 
 
-def test_the_weights_of_ppos_loss_and_its_clipping(monkeypatch: Any) -> None:
-    options = {"clip_eps": 0.3, "clip_eps_vf": 0.4, "value_func_coef": 0.6, "entropy_coef": 0.7}
-    calls = watch(monkeypatch, pfrl_like.agents.ppo, "ppo_loss")
-    trained("PPO", 10, **options)
-    assert all(keywords == options for _, keywords in calls)
+HANDED_ON: dict[str, tuple[str, dict[str, Any]]] = {
+    "PPO": ("ppo_loss", {"clip_eps": 0.3, "clip_eps_vf": 0.4, "value_func_coef": 0.6, "entropy_coef": 0.7}),
+    "A2C": ("a2c_loss", {"pi_loss_coef": 0.3, "v_loss_coef": 0.4, "entropy_coeff": 0.5}),
+    "TRPO": (
+        "natural_step", {"max_kl": 0.02, "conjugate_gradient_damping": 0.5, "conjugate_gradient_max_iter": 3}
+    ),
+}  # fmt: skip
 
 
-def test_the_weights_of_a2cs_loss(monkeypatch: Any) -> None:
-    options = {"pi_loss_coef": 0.3, "v_loss_coef": 0.4, "entropy_coeff": 0.5}
-    calls = watch(monkeypatch, pfrl_like.agents.a2c, "a2c_loss")
-    trained("A2C", 10, **options)
-    assert [keywords for _, keywords in calls] == [options]
-
-
-@pytest.mark.parametrize(("kind", "name"), [("PPO", "value_func_coef"), ("A2C", "v_loss_coef")])
-def test_a_weight_of_0_leaves_the_values_as_they_are(kind: str, name: str) -> None:
-    for weight in (0.0, 1.0):
-        policy, vf = make_nets()
-        before = values_of(vf)
-        trained(kind, 10, nets=(policy, vf), optimizer=SGD, **{name: weight})
-        assert torch.equal(before, values_of(vf)) == (weight == 0)
-
-
-@pytest.mark.parametrize(
-    ("kind", "name"),
-    [("PPO", "entropy_coef"), ("A2C", "entropy_coeff"), ("REINFORCE", "beta"), ("TRPO", "entropy_coef")],
-)
-def test_an_entropy_bonus_keeps_policies_open(kind: str, name: str) -> None:
-    entropies = []
-    for weight in (0.0, 100.0):
-        set_random_seed(0)
-        policy, vf = make_nets()
-        with torch.no_grad():
-            policy[2].bias[0] = 2.0
-        trained(kind, 20, nets=(policy, vf), **{name: weight})
-        entropies.append(policy(torch.eye(5)).entropy().mean().item())
-    assert entropies[0] < entropies[1]
+@pytest.mark.parametrize(("kind", "function", "options"), [(kind, *each) for kind, each in HANDED_ON.items()])
+def test_arguments_are_those_of_the_function(
+    kind: str, function: str, options: dict[str, Any], monkeypatch: Any
+) -> None:
+    calls = watch(monkeypatch, getattr(pfrl_like.agents, kind.lower()), function)
+    trained(kind, 10, **options)
+    expected = {name.removeprefix("conjugate_gradient_"): value for name, value in options.items()}
+    assert calls and all(keywords == expected for _, keywords in calls)
 
 
 @pytest.mark.parametrize("kind", ["PPO", "A2C", "REINFORCE"])
@@ -212,41 +169,14 @@ def test_target_kl_ends_an_update(target_kl: float | None) -> None:
     assert agent.n_updates == (2 if target_kl == 0.0 else 10)
 
 
-def test_backward_separately_gives_the_same_policy_with_the_graph_of_one_episode() -> None:
-    policies, rows = [], []
-    for separately in (False, True):
-        policy, _ = make_nets()
-        policy.load_state_dict(policies[0][1] if policies else policy.state_dict())
-        initial = copy.deepcopy(policy.state_dict())
-        agent = make_on_policy(
-            "REINFORCE", nets=(policy, policy), batchsize=3, backward_separately=separately, beta=0.1
-        )
-        set_random_seed(1)
-        sizes: list[int] = []
-        policy.register_forward_hook(lambda m, args, out, sizes=sizes: sizes.append(len(args[0])))
-        play_one(agent, Chain(time_limit=4), 12)
-        assert agent.n_updates == 1
-        policies.append((values_of(policy), initial))
-        rows.append([size for size in sizes if size > 1])
-    torch.testing.assert_close(policies[0][0], policies[1][0])
-    assert len(rows[0]) == 1 and len(rows[1]) == 3 and sum(rows[1]) == rows[0][0]
-
-
 def test_learn_from_truncated(caplog: Any) -> None:
-    steps = [(0, 1.0, 1, False, False), (1, 1.0, 2, False, True)]
+    steps = [(0, 1.0, 1, False, False), (1, 1.0, 2, False, True), (0, 1.0, 1, False, True)]
     for learns in (False, True):
         agent = make_on_policy("REINFORCE", learn_from_truncated=learns, logger=logging.getLogger("own"))
         drive(agent, steps)
-        assert (agent.n_updates, len(agent.rollout)) == (int(learns), 0)
-        assert [record.name for record in caplog.records] == ["own"]
+        assert (agent.n_updates, len(agent.rollout)) == (2 * learns, 0)
+        assert [record.name for record in caplog.records] == ["own"]  # of the first episode without learning alone
     assert "cut off" in caplog.text and "learn_from_truncated=True" in caplog.text
-
-
-def test_reinforce_warns_of_the_first_episode_that_is_cut_off_and_of_no_other(caplog: Any) -> None:
-    agent = make_on_policy("REINFORCE", learn_from_truncated=False)
-    drive(agent, [(0, 1.0, 1, False, True)] * 6)
-    assert (agent.n_updates, len(agent.rollout)) == (0, 0)
-    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize("max_kl", [1e-4, 1e-2])
@@ -269,12 +199,6 @@ def test_line_search_max_backtrack(monkeypatch: Any) -> None:
         sizes.append(dict(agent.get_statistics())["average_policy_step_size"])
         assert torch.equal(before, values_of(policy)) == (trials < 30)
     assert sizes[:2] == [0.0, 0.0] and math.log2(sizes[2]) in range(-30, -2)
-
-
-def test_conjugate_gradient_arguments(monkeypatch: Any) -> None:
-    calls = watch(monkeypatch, pfrl_like.agents.trpo, "natural_step")
-    trained("TRPO", 10, conjugate_gradient_max_iter=3, conjugate_gradient_damping=0.5, max_kl=0.02)
-    assert [keywords for _, keywords in calls] == [{"max_kl": 0.02, "damping": 0.5, "max_iter": 3}]
 
 
 # What they see
@@ -350,19 +274,11 @@ def test_statistics_have_the_names_that_are_documented() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "argument"),
-    [
-        ("PPO", "value_stats_window"),
-        ("PPO", "entropy_stats_window"),
-        ("PPO", "value_loss_stats_window"),
-        ("PPO", "policy_loss_stats_window"),
-        ("TRPO", "value_stats_window"),
-        ("TRPO", "entropy_stats_window"),
-        ("TRPO", "kl_stats_window"),
-        ("TRPO", "policy_step_size_stats_window"),
-    ],
-)
+WINDOWS = [("PPO", f"{name}_stats_window") for name in ("value", "entropy", "value_loss", "policy_loss")]
+WINDOWS += [("TRPO", f"{name}_stats_window") for name in ("value", "entropy", "kl")]
+
+
+@pytest.mark.parametrize(("kind", "argument"), [*WINDOWS, ("TRPO", "policy_step_size_stats_window")])
 def test_windows_of_statistics(kind: str, argument: str) -> None:
     agent = make_on_policy(kind, **{argument: 3})
     name = argument.removesuffix("_stats_window")
@@ -404,23 +320,6 @@ def test_explained_variance_is_that_of_the_last_update() -> None:
 
 
 # Where they compute, and what is refused
-
-
-@EVERY
-def test_devices(kind: str) -> None:
-    assert make_on_policy(kind, gpu=-1).device == make_on_policy(kind, device="cpu").device == torch.device("cpu")
-    with pytest.raises(ValueError, match="cuda:99"):
-        make_on_policy(kind, gpu=99)
-
-
-@EVERY
-def test_refused_updates_are_logged(kind: str, caplog: Any) -> None:
-    agent = make_on_policy(kind, logger=logging.getLogger("own"))
-    drive(agent, [(0, 1.0, 1, False, False)])
-    agent.rollout._columns["reward"][0] = math.nan
-    with pytest.raises(ValueError, match="holds NaN or infinity"):
-        drive(agent, [(0, 1.0, 1, True, False)] * 20)
-    assert [(record.name, record.levelname) for record in caplog.records] == [("own", "ERROR")]
 
 
 BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [

@@ -1,127 +1,20 @@
 """Methods of PFRL's replay agents that a subclass overrides are called, or refused when the class is defined."""
 
-import copy
 import functools
 import inspect
-import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
-import gymnasium
 import numpy as np
 import pytest
 import torch
-from peers.pfrl_off_policy import MAKE, filled_buffer
+from hook_parts import REPLAYING, by_class, live, replaying, spy
 
 import pfrl_like
 from pfrl_like import agents, experiments, explorers
 from pfrl_like.batch import Batch
 from pfrl_like.errors import ExportError, NonFiniteError
-from pfrl_like.learning import HOOKS, Hook
 from pfrl_like.replay_buffer import batch_experiences
-
-OWNERS = ("DQN", "DDPG", "TD3", "SoftActorCritic")
-#: Rows that hold for these agents, with those of their base.
-ROWS = [hook._replace(owner=owner) for hook in HOOKS for owner in OWNERS if hook.owner in (owner, "OffPolicyAgent")]
-EVERY_ROW = pytest.mark.parametrize("hook", ROWS, ids=lambda hook: f"{hook.owner}.{hook.name}")
-
-
-def by_class(base: Any, name: str, method: Any) -> Any:
-    return type("Own", (base,), {name: method})
-
-
-def by_mixin(base: Any, name: str, method: Any) -> Any:
-    return type("Own", (type("Mixin", (), {name: method}), base), {})
-
-
-def by_grandchild(base: Any, name: str, method: Any) -> Any:
-    return type("Grandchild", (by_class(base, name, method),), {})
-
-
-def by_assignment(base: Any, name: str, method: Any) -> Any:
-    cls = type("Own", (base,), {})
-    setattr(cls, name, method)
-    return cls
-
-
-WAYS = (by_class, by_mixin, by_grandchild, by_assignment)
-EVERY_WAY = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-
-
-def made(hook: Hook, cls: Any, buffer: str | None = None) -> Any:
-    recurrent = hook.name == "update_from_episodes" and hook.owner == "DQN"
-    make = MAKE["RecurrentDQN" if recurrent else hook.owner]
-    kind = buffer or ("episodic" if recurrent else "uniform")
-    return make(pfrl_like, cls, filled_buffer(pfrl_like, kind, discrete=hook.owner == "DQN"))
-
-
-def spy(calls: list[Any], base: Any, name: str) -> Callable[..., Any]:
-    """A method that keeps its arguments and does what the base does."""
-
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.append((args, kwargs))
-        return getattr(base, name)(self, *args, **kwargs)
-
-    return method
-
-
-def live(agent: Any) -> None:
-    """What calls every hook: an update, and a choice in training and in evaluation."""
-    agent.update_from_replay()
-    obs = [np.zeros(3, np.float32)]
-    if not getattr(agent, "recurrent", False):
-        agent.batch_act(obs)
-        with agent.eval_mode():
-            agent.batch_act(obs)
-
-
-@EVERY_ROW
-@EVERY_WAY
-def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -> None:
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    if hook.outcome == "refused":
-        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which is not called here"):
-            way(base, hook.name, lambda self, *args: None)
-        return
-    cls = way(base, hook.name, spy(calls, base, hook.name))
-    assert hook.name in cls.overridden_hooks
-    live(made(hook, cls))
-    assert calls
-
-
-@EVERY_ROW
-def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
-    if hook.name == "update":
-        return  # PFRL has bound it by then
-    base, calls = getattr(agents, hook.owner), list[Any]()
-    agent = made(hook, base)
-    if hook.outcome == "refused":
-        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's"):
-            setattr(agent, hook.name, lambda *args: None)
-        return
-    setattr(agent, hook.name, functools.partial(spy(calls, base, hook.name), agent))
-    live(agent)
-    assert calls
-    assert made(hook, base).overridden_hooks == frozenset()
-    calls.clear()
-    delattr(agent, hook.name)
-    live(agent)
-    assert not calls and agent.overridden_hooks == frozenset()
-
-
-@EVERY_ROW
-def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    base = getattr(agents, hook.owner)
-    if hook.outcome == "refused" or hook.name == "update":
-        return
-    grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
-    with monkeypatch.context() as patched:
-        patched.setattr(base, hook.name, lambda self, *args: None)
-        assert hook.name in grandchild.overridden_hooks
-    assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
-    live(made(hook, grandchild))
 
 
 def test_a_class_that_a_refused_method_is_assigned_to_stays_as_it_was() -> None:
@@ -129,7 +22,7 @@ def test_a_class_that_a_refused_method_is_assigned_to_stays_as_it_was() -> None:
     with pytest.raises(TypeError, match="override batch_observe"):
         cls._batch_observe_train = lambda self, *args: None  # type: ignore[attr-defined]
     assert "_batch_observe_train" not in vars(cls)
-    live(made(Hook("TD3", "update_policy", "", "called"), cls))
+    live(replaying("TD3", cls))
 
 
 def test_a_method_that_a_mixin_is_given_later_counts_for_new_agents() -> None:
@@ -137,7 +30,7 @@ def test_a_method_that_a_mixin_is_given_later_counts_for_new_agents() -> None:
     mixin = type("Mixin", (), {})
     cls = type("Own", (mixin, agents.TD3), {})
     mixin.update_q_func = spy(calls, agents.TD3, "update_q_func")  # type: ignore[attr-defined]
-    live(made(Hook("TD3", "update_q_func", "", "called"), cls))
+    live(replaying("TD3", cls))
     assert calls
 
 
@@ -147,7 +40,7 @@ def test_the_name_of_the_argument_counts_and_not_that_of_self(argument: str) -> 
     code = f"def update(this, {argument}):\n    got.append({argument})\n    return base.update(this, {argument})"
     namespace = {"got": got, "base": agents.DQN}
     exec(code, namespace)
-    made(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", namespace["update"])).update_from_replay()
+    replaying("DQN", by_class(agents.DQN, "update", namespace["update"])).update_from_replay()
     assert isinstance(got[0], Batch if argument == "batch" else list)
 
 
@@ -158,28 +51,6 @@ def test_the_nearest_agent_of_this_package_decides() -> None:
         type("Own", (agents.BEAR,), {"update_q_func": lambda self, batch: None})
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_update_gets_experiences_or_a_batch_by_the_name_of_its_argument(owner: str) -> None:
-    got: list[Any] = []
-
-    class InPfrlsForm(getattr(agents, owner)):  # type: ignore[misc]
-        def update(self, experiences: Any, errors_out: Any = None) -> None:
-            got.append(experiences)
-            super().update(experiences, errors_out)
-
-    class InOurs(getattr(agents, owner)):  # type: ignore[misc]
-        def update(self, batch: Any, errors_out: Any = None) -> Any:
-            got.append(batch)
-            return super().update(batch, errors_out)
-
-    hook = Hook(owner, "update", "", "called")
-    made(hook, InPfrlsForm, "3-step").update_from_replay()
-    made(hook, InOurs, "3-step").update_from_replay()
-    assert got[0][0][0].keys() >= {"state", "action", "reward", "next_state", "is_state_terminal"}
-    assert {len(item) for item in got[0]} == {1, 2, 3}
-    assert isinstance(got[1], Batch)
-
-
 def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
     got: list[Any] = []
 
@@ -188,8 +59,7 @@ def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
             got.extend(experiences)
             super().update(experiences, errors_out)
 
-    hook = Hook("DQN", "update", "", "called")
-    own, plain = made(hook, Own, "3-step"), made(hook, agents.DQN, "3-step")
+    own, plain = replaying("DQN", Own, "3-step"), replaying("DQN", agents.DQN, "3-step")
     batch = plain.replay_buffer.sample_batch(6, plain.gamma)
     td_error, _ = own.update(batch)
     plain.update(batch)
@@ -199,29 +69,11 @@ def test_update_in_pfrls_form_may_be_called_with_a_batch() -> None:
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_columns_have_the_values_of_pfrls_batch_experiences(owner: str) -> None:
-    got: list[Any] = []
-    name = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
-    base = getattr(agents, owner)
-    hook = Hook(owner, name, "", "called")
-    agent = made(hook, by_class(base, name, spy(got, base, name)), "3-step")
-    experiences = agent.replay_buffer.sample(12)
-    agent.update(experiences)
-    ((columns,), _) = got[0]
-    expected = pfrl_like.replay_buffer.batch_experiences(experiences, "cpu", lambda x: x, agent.gamma)
-    for key in ("state", "action", "reward", "is_state_terminal"):
-        torch.testing.assert_close(columns[key], expected[key])
-    going = expected["is_state_terminal"] == 0
-    torch.testing.assert_close(columns["discount"][going], expected["discount"][going])
-    torch.testing.assert_close(columns["next_state"][going], expected["next_state"][going])
-
-
-@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("owner", REPLAYING)
 def test_priorities_are_the_errors_of_our_critics_after_the_hook(owner: str) -> None:
     name = {"DQN": "_compute_target_values", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
     base = getattr(agents, owner)
-    agent = made(Hook(owner, name, "", "called"), by_class(base, name, spy([], base, name)), "prioritized")
+    agent = replaying(owner, by_class(base, name, spy([], base, name)), "prioritized")
     buffer = agent.replay_buffer
     written: list[Any] = []
     update_priorities = buffer.update_priorities
@@ -239,14 +91,14 @@ def test_errors_that_an_overridden_update_does_not_write_back_are_written() -> N
         def update(self, experiences: Any, errors_out: Any = None) -> None:
             super().update(experiences)
 
-    agent = made(Hook("DQN", "update", "", "called"), Own, "prioritized")
+    agent = replaying("DQN", Own, "prioritized")
     before = agent.replay_buffer._priorities.to_array().copy()
     agent.update_from_replay()
     assert not agent.replay_buffer.waits_for_errors
     assert not np.array_equal(agent.replay_buffer._priorities.to_array(), before)
 
 
-@pytest.mark.parametrize("owner", OWNERS)
+@pytest.mark.parametrize("owner", REPLAYING)
 def test_an_update_that_does_not_count_itself_is_counted_once(owner: str) -> None:
     def update(self: Any, experiences: Any, errors_out: Any = None) -> None:
         batch = batch_experiences(experiences, self.device, self.phi, self.gamma)
@@ -256,7 +108,7 @@ def test_an_update_that_does_not_count_itself_is_counted_once(owner: str) -> Non
         elif owner != "DQN":
             self.update_q_func(batch)
 
-    agent = made(Hook(owner, "update", "", "called"), by_class(getattr(agents, owner), "update", update))
+    agent = replaying(owner, by_class(getattr(agents, owner), "update", update))
     for _ in range(3):
         agent.update_from_replay()
     assert agent.optim_t == 3
@@ -269,13 +121,13 @@ def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
         for param in self.model.parameters():
             param.data.fill_(np.nan)
 
-    agent = made(Hook("DQN", "update", "", "called"), by_class(agents.DQN, "update", update), kind)
+    agent = replaying("DQN", by_class(agents.DQN, "update", update), kind)
     with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be taken back"):
         agent.update_from_replay()
 
 
 def test_an_update_that_is_assigned_to_an_agent_gets_experiences_if_it_says_so() -> None:
-    agent, came = made(Hook("DQN", "update", "", "called"), agents.DQN), list[Any]()
+    agent, came = replaying("DQN", agents.DQN), list[Any]()
     agent.update = lambda experiences: came.append(experiences)
     agent.update_from_replay()
     assert came[0][0][0].keys() >= {"state", "action", "reward"}
@@ -292,12 +144,12 @@ def test_a_wrapper_of_the_own_body_that_is_assigned_to_the_class_of_agents_is_ca
         body(self, batch)
 
     monkeypatch.setattr(agents.TD3, "update_q_func", logged)
-    made(Hook("TD3", "update_q_func", "", "called"), agents.TD3).update_from_replay()
+    replaying("TD3", agents.TD3).update_from_replay()
     assert calls
 
 
 def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent = MAKE["DQN"](pfrl_like, agents.DQN, filled_buffer(pfrl_like, "uniform", discrete=True))
+    agent = replaying("DQN")
     agent._compiled = lambda batch: pytest.fail("it does not call the method")
     monkeypatch.setattr(agents.DQN, "_compute_loss", lambda self, *args: None)
     with pytest.raises(TypeError, match="overrides _compute_loss of PFRL's agents, which a compiled update"):
@@ -313,28 +165,14 @@ def test_statistics_and_counters_of_pfrl_count_what_the_methods_do() -> None:
         def update_policy(self, batch: Any) -> None:
             self.policy_n_updates += 5
 
-    agent = made(Hook("TD3", "update_q_func", "", "called"), Twice)
+    agent = replaying("TD3", Twice)
     agent.update_from_replay()
     agent.update_from_replay()
     assert (agent.q_func_n_updates, agent.policy_n_updates, agent.optim_t) == (4, 10, 2)
     assert len(agent.q_func1_loss_record) == 4 and not len(agent.policy_loss_record)
-    resumed = made(Hook("TD3", "update_q_func", "", "called"), Twice)
+    resumed = replaying("TD3", Twice)
     resumed.load_state_dict(agent.state_dict())
     assert (resumed.q_func_n_updates, resumed.policy_n_updates, resumed.optim_t) == (4, 10, 2)
-
-
-def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves() -> None:
-    class Own(agents.DDPG):
-        def compute_critic_loss(self, batch: Any) -> Any:
-            return super().compute_critic_loss(batch) * float("nan")
-
-    agent = made(Hook("DDPG", "compute_critic_loss", "", "called"), Own)
-    before = copy.deepcopy(agent.model.state_dict())
-    with pytest.raises(NonFiniteError, match="the loss is nan"):
-        agent.update_from_replay()
-    assert agent.optim_t == 0
-    for name, value in agent.model.state_dict().items():
-        assert torch.equal(value, before[name])
 
 
 @pytest.mark.parametrize("given", [None, 1.5, torch.ones(2, requires_grad=True), torch.ones(())])
@@ -342,32 +180,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves() -> None:
 def test_what_is_no_loss_is_refused_by_the_name_of_the_method(owner: str, name: str, given: Any) -> None:
     cls = by_class(getattr(agents, owner), name, lambda self, *args, **kwargs: given)
     with pytest.raises(TypeError, match=f"{name} of Own returned .*, expected the loss, a scalar tensor"):
-        made(Hook(owner, name, "", "called"), cls).update_from_replay()
-
-
-def test_own_optimiser_steps_that_leave_nan_are_told() -> None:
-    class Own(agents.TD3):
-        def update_policy(self, batch: Any) -> None:
-            self.policy_optimizer.zero_grad()
-            (self.policy(batch["state"]).rsample().sum() * float("nan")).backward()
-            self.policy_optimizer.step()
-
-    agent = made(Hook("TD3", "update_policy", "", "called"), Own)
-    said = "policy_optimizer hold NaN.*optimiser steps that update_policy made before cannot be taken back"
-    with pytest.raises(NonFiniteError, match=said):
-        agent.update_from_replay()
-    assert agent.optim_t == 0
-
-
-@pytest.mark.parametrize("owner", OWNERS)
-def test_compile_is_refused_by_the_name_of_the_method(owner: str) -> None:
-    name = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss"}.get(owner, "update_q_func")
-    cls = by_class(getattr(agents, owner), name, lambda self, batch: None)
-    with pytest.raises(TypeError, match=f"compile is True, but Own overrides {name}"):
-        made(Hook(owner, name, "", "called"), functools.partial(cls, compile=True))
-    compiled = made(Hook(owner, name, "", "called"), functools.partial(getattr(agents, owner), compile=True))
-    with pytest.raises(TypeError, match=f"{name} is assigned to an agent that was built with compile=True"):
-        setattr(compiled, name, lambda batch: None)
+        replaying(owner, cls).update_from_replay()
 
 
 ACTING = {"TD3": "batch_select_onpolicy_action", "SoftActorCritic": "batch_select_greedy_action"}
@@ -378,7 +191,7 @@ def test_the_explorer_acts_upon_what_an_overridden_choice_gives(owner: str) -> N
     def chosen(self: Any, batch_obs: Any, deterministic: bool = False) -> Any:
         return np.full((len(batch_obs), 2), 0.25 if deterministic else 0.5, np.float32)
 
-    agent = made(Hook(owner, ACTING[owner], "", "called"), by_class(getattr(agents, owner), ACTING[owner], chosen))
+    agent = replaying(owner, by_class(getattr(agents, owner), ACTING[owner], chosen))
     obs = [np.zeros(3, np.float32)] * 4
     if owner == "TD3":
         agent.explorer = explorers.AdditiveGaussian(1e-3)
@@ -393,7 +206,7 @@ def test_the_explorer_acts_upon_what_an_overridden_choice_gives(owner: str) -> N
 
 @pytest.mark.parametrize("owner", ACTING)
 def test_the_own_body_of_a_choice_is_what_acts(owner: str) -> None:
-    agent = made(Hook(owner, ACTING[owner], "", "called"), getattr(agents, owner))
+    agent = replaying(owner, getattr(agents, owner))
     obs = [np.full(3, i, np.float32) for i in range(4)]
     with agent.eval_mode():
         agent.act_deterministically = False
@@ -403,55 +216,16 @@ def test_the_own_body_of_a_choice_is_what_acts(owner: str) -> None:
         np.testing.assert_array_equal(getattr(agent, ACTING[owner])(obs), expected)
 
 
-@pytest.mark.parametrize("owner", OWNERS)
-def test_copies_keep_the_overrides(owner: str) -> None:
-    name = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss", **ACTING}[owner]
-    agent = made(Hook(owner, name, "", "called"), getattr(agents, owner))
-    setattr(agent, name, chosen_by_nobody)
-    for other in (copy.deepcopy(agent), cloudpickle.loads(cloudpickle.dumps(agent)), agent.acting_copy()):
-        assert other.overridden_hooks == {name} and getattr(other, name) is chosen_by_nobody
-
-
-def chosen_by_nobody(*args: Any, **kwargs: Any) -> Any:
-    raise AssertionError
-
-
-class Line(gymnasium.Env):
-    """Two numbers as actions, three as observations."""
-
-    observation_space = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
-    action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action: Any) -> Any:
-        return np.full(3, 0.1, np.float32), 0.0, False, False, {}
-
-
-def test_a_run_calls_the_overrides_at_every_step(tmp_path: Path) -> None:
-    counts = itertools.count()
-
-    class Own(agents.TD3):
-        def update_q_func(self, batch: Any) -> None:
-            next(counts)
-            super().update_q_func(batch)
-
-    agent = made(Hook("TD3", "update_q_func", "", "called"), Own)
-    experiments.train_agent(agent, Line(), 10, str(tmp_path))
-    assert next(counts) == 10
-
-
 def test_an_offline_run_calls_the_overrides(tmp_path: Path) -> None:
     calls: list[Any] = []
     own = by_class(agents.TD3, "update_policy", spy(calls, agents.TD3, "update_policy"))
-    agent = made(Hook("TD3", "update_policy", "", "called"), own)
+    agent = replaying("TD3", own)
     buffer = agent.replay_buffer
     experiments.train_agent_offline(agent, pfrl_like.dataset.MDPDataset.from_buffer(buffer), 3, str(tmp_path))
     assert len(calls) == 3
 
 
 def test_agents_have_the_signatures_of_their_constructors() -> None:
-    for owner in OWNERS:
+    for owner in REPLAYING:
         names = [*inspect.signature(getattr(agents, owner)).parameters]
         assert names == [*inspect.signature(getattr(agents, owner).__init__).parameters][1:]

@@ -1,0 +1,133 @@
+"""Every method of the table is called where it is overridden, or refused by name, whichever way it is put there."""
+
+import copy
+import functools
+import gc
+import logging
+import types
+from collections.abc import Callable
+from typing import Any
+
+import cloudpickle
+import pytest
+import torch
+from hook_parts import CALLED, REPLAYING, ROWS, WAYS, by_class, live, made, made_for, parameters, spy
+
+from pfrl_like import agents
+from pfrl_like.batch import Batch
+from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning import Hook
+
+
+def every(hooks: list[Hook]) -> Any:
+    return pytest.mark.parametrize("hook", hooks, ids=lambda hook: f"{hook.owner}.{hook.name}")
+
+
+def is_bound_early(hook: Hook) -> bool:
+    """Whether PFRL has bound a method by the time that a user can assign another one."""
+    return hook.name == "update" and hook.owner in REPLAYING
+
+
+@every(ROWS)
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    if hook.outcome == "refused":
+        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which is not called here"):
+            way(base, hook.name, lambda self, *args: None)
+        return
+    cls = way(base, hook.name, spy(calls, base, hook.name))
+    assert hook.name in cls.overridden_hooks
+    live(made_for(hook, cls))
+    assert calls
+
+
+@every([hook for hook in ROWS if not is_bound_early(hook)])
+def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    agent = made_for(hook)
+    if hook.outcome == "refused":
+        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's"):
+            setattr(agent, hook.name, lambda *args: None)
+        return
+    setattr(agent, hook.name, types.MethodType(spy(calls, base, hook.name), agent))
+    live(agent)
+    assert calls
+    assert made_for(hook).overridden_hooks == frozenset()
+    calls.clear()
+    delattr(agent, hook.name)
+    live(agent)
+    assert not calls and agent.overridden_hooks == frozenset()
+
+
+@every([hook for hook in CALLED if not is_bound_early(hook)])
+def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
+    base, calls = getattr(agents, hook.owner), list[Any]()
+    grandchild = type("Grandchild", (type("Child", (base,), {}),), {})
+    gc.collect()  # of other tests' classes, some of which were refused
+    with monkeypatch.context() as patched:
+        patched.setattr(base, hook.name, spy(calls, base, hook.name))
+        assert hook.name in grandchild.overridden_hooks
+        live(made_for(hook, grandchild))
+        assert calls
+    assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
+
+
+@every([hook for hook in CALLED if not is_bound_early(hook)])
+def test_copies_keep_the_overrides(hook: Hook) -> None:
+    def chosen_by_nobody(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise AssertionError("called")
+
+    agent = made("ACER", replay=False) if hook.owner == "ACER" else made_for(hook)
+    setattr(agent, hook.name, types.MethodType(chosen_by_nobody, agent))
+    for other in (copy.deepcopy(agent), cloudpickle.loads(cloudpickle.dumps(agent))):
+        assert other.overridden_hooks == {hook.name}
+        with pytest.raises(AssertionError, match="^called$"):
+            live(other)
+    if hook.owner in REPLAYING:
+        assert agent.acting_copy().overridden_hooks == {hook.name}
+
+
+@every([hook for hook in CALLED if hook.name in ("_lossfun", "compute_loss", "_compute_loss", "compute_critic_loss")])
+def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves(hook: Hook) -> None:
+    base = getattr(agents, hook.owner)
+    loss = getattr(base, hook.name)
+    agent = made_for(hook, by_class(base, hook.name, lambda *args, **kwargs: loss(*args, **kwargs) * float("nan")))
+    before = parameters(agent).clone()
+    with pytest.raises(NonFiniteError, match="the loss is nan"):
+        live(agent)
+    assert torch.equal(parameters(agent), before)
+    assert getattr(agent, "hooked_batch", None) is None
+
+
+SPOILT = {"A2C": "update", "REINFORCE": "batch_update", "A3C": "update", "ACER": "update", "TD3": "update_policy"}
+
+
+@pytest.mark.parametrize(("owner", "name"), SPOILT.items())
+def test_own_optimiser_steps_that_leave_nan_are_told(owner: str, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    def spoil(self: Any, *args: Any, **kwargs: Any) -> None:
+        model = self.policy if owner == "TD3" else getattr(self, "shared_model", self.model)
+        next(model.parameters()).data.fill_(float("nan"))
+
+    agent = made_for(Hook(owner, name, "", "called"), by_class(getattr(agents, owner), name, spoil))
+    whose = "policy_optimizer" if owner == "TD3" else "parameters of the model"
+    said = f"{whose} hold NaN.*optimiser steps that {name} made before cannot be taken back"
+    with caplog.at_level(logging.ERROR), pytest.raises(NonFiniteError, match=said) as caught:
+        live(agent)
+    assert isinstance(caught.value.batch, Batch)
+    assert getattr(agent, "n_updates", 0) == getattr(agent, "optim_t", 0) == 0
+    assert len([record for record in caplog.records if "was refused" in record.message]) == 1
+
+
+COMPILED = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss", "TD3": "update_q_func", "PPO": "_lossfun"}
+
+
+@pytest.mark.parametrize(("owner", "name"), [*COMPILED.items(), ("SoftActorCritic", "update_q_func")])
+def test_compile_is_refused_by_the_name_of_the_method(owner: str, name: str) -> None:
+    base, hook = getattr(agents, owner), Hook(owner, name, "", "called")
+    own = by_class(base, name, lambda self, *args, **kwargs: None)
+    with pytest.raises(TypeError, match=f"compile is True, but Own overrides {name}"):
+        made_for(hook, functools.partial(own, compile=True))
+    compiled = made_for(hook, functools.partial(base, compile=True))
+    with pytest.raises(TypeError, match=f"{name} is assigned to an agent that was built with compile=True"):
+        setattr(compiled, name, lambda *args: None)
