@@ -79,8 +79,22 @@ def own_time(monkeypatch: pytest.MonkeyPatch) -> OwnTime:
     return clock
 
 
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuse names of tests that hold an address: they differ from process to process, and pytest-xdist runs none."""
+    """Make all cases but the representatives of a matrix slow, and refuse names of tests that hold an address.
+
+    Such names differ from process to process, and pytest-xdist runs none of them.
+    """
+    matrices: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("representatives") and not item.get_closest_marker("slow"):
+            matrices.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in matrices.values():
+        wanted = cases[0].get_closest_marker("representatives").args[0]
+        kept = {i * len(cases) // wanted for i in range(wanted)}  # spread evenly, the first among them
+        for i, item in enumerate(cases):
+            if i not in kept:
+                item.add_marker(pytest.mark.slow)
     differing = [item.nodeid for item in items if " at 0x" in item.nodeid]
     if differing:
         raise pytest.UsageError(f"names of tests hold addresses: {differing[:3]}; give their parameters other ids")

@@ -7,6 +7,7 @@ import ast
 import functools
 import inspect
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pfrl_like.agent import Agent, AsyncAgent, BatchAgent
 PACKAGE = Path(pfrl_like.__file__).parent
 TESTS = Path(__file__).parents[1]
 #: Lines of code that the package and the tests may have; 36,500 and 45,000 are wanted.
-MOST_LINES, MOST_LINES_OF_TESTS = 38_900, 54_000
+MOST_LINES, MOST_LINES_OF_TESTS = 37_900, 47_500
 MOST_FILES = 340
 #: Files in a folder, beside `__init__.py`: one for each algorithm, each runner.
 MOST_IN_A_FOLDER = {"agents": 40, "algos": 40, "experiments": 32}
@@ -42,12 +43,20 @@ def docstring(node: Documented) -> range:
     return range(first.lineno, (first.end_lineno or 0) + 1) if text and first is not None else range(0)
 
 
+def documented(node: ast.AST) -> Iterator[Documented]:
+    """A node and the classes and functions in it; expressions, most of a tree, are passed over."""
+    if isinstance(node, Documented):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
+            yield from documented(child)
+
+
 def lines_of_code(path: Path) -> int:
     source, tree = parsed(path)
     lines = {i for i, line in enumerate(source.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")}
-    for node in ast.walk(tree):
-        if isinstance(node, Documented):
-            lines.difference_update(docstring(node))
+    for node in documented(tree):
+        lines.difference_update(docstring(node))
     return len(lines)
 
 

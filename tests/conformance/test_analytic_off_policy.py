@@ -294,12 +294,14 @@ def check_sequences(name: str, n: int, ending: str, mode: AutoresetMode | None, 
     assert seen >= {(1, *end) for end in ENDINGS[ending]} | {(n, False, False)}
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", ["DQN", "DoubleDQN", "PAL"])
 @pytest.mark.parametrize("n", [1, 3])
 def test_td_errors_of_sequences_follow_from_the_tables(name: str, n: int) -> None:
     check_sequences(name, n, "every", AutoresetMode.NEXT_STEP, 3)
 
 
+@pytest.mark.representatives(7)
 @pytest.mark.parametrize(
     ("name", "n", "ending", "mode", "n_envs"),
     forms_of_trials((*DISCRETE, *CONTINUOUS), ("DQN", "SoftActorCritic"), 1, 3),

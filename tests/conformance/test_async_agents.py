@@ -15,6 +15,7 @@ from pfrl_like.utils import set_random_seed
 DEFAULT = ("recurrent ACER",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in DEFAULT else pytest.mark.slow) for name in MAKE]
 )
@@ -37,6 +38,7 @@ def test_one_environment_in_a_vector_gives_the_serial_numbers(tmp_path, make):
     assert torch.equal(*learnt)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("mode", AutoresetMode)
 def test_every_autoreset_mode_gives_the_same_updates(tmp_path, mode):
     set_random_seed(0)

@@ -86,6 +86,7 @@ def test_one_game_trains_with_each_frame_stored_once(name: str, tmp_path: Any) -
     check_replay(agent)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_games_train_with_each_frame_stored_once(name: str, tmp_path: Any) -> None:
     env = SEVERAL[name]()

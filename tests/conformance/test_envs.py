@@ -55,6 +55,7 @@ def test_env_keeps_the_contracts(name: str) -> None:
     check_env(ENVS[name]())
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
 @pytest.mark.parametrize("name", ENVS)
 def test_env_trains_in_the_same_runner(name: str, tmp_path: Any) -> None:

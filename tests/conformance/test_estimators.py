@@ -8,11 +8,13 @@ from estimator_parts import ALL, SMALL_FILTERS, images, make
 from pfrl_like.testing import check_estimator
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_estimator_keeps_the_contracts(name: str) -> None:
     check_estimator(lambda: make(name))
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -52,6 +52,7 @@ def opened(path: Path, names: list[str]) -> Any:
     return run
 
 
+@pytest.mark.representatives(15)
 @pytest.mark.parametrize(("kind", "recurrent", "ending"), cases())
 def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, ending: str, tmp_path: Path) -> None:
     if ending == ".onnx":
@@ -82,6 +83,7 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
             np.testing.assert_allclose(actions, wanted, atol=1e-5, rtol=0)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("ending", EXEMPLARS)
 def test_features_that_numpy_standardises_one_by_one_are_in_every_format(ending: str, tmp_path: Path) -> None:
     if ending == ".onnx":

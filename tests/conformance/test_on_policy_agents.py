@@ -62,6 +62,7 @@ def make_knowing_agent(chain: Chain) -> tuple[PPO, list[Batch]]:
     return agent, seen
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("n_envs", [pytest.param(1, marks=pytest.mark.slow), 3])
 @pytest.mark.parametrize("mode", [None, *AutoresetMode], ids=str)
 @pytest.mark.parametrize("ending", CHAINS)

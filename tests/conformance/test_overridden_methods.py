@@ -38,6 +38,7 @@ def parameters(agent: Any) -> list[torch.Tensor]:
 REPLAYING = [name for name in LEARNERS if issubclass(getattr(agents, name), agents.OffPolicyAgent)]
 
 
+@pytest.mark.representatives(6)
 @pytest.mark.parametrize("agent", [name for name in REPLAYING if hooks_of(getattr(agents, name)) - {"update"}])
 def test_methods_that_call_the_base_change_nothing(agent: str, tmp_path: Path) -> None:
     entry, learnt = LEARNERS[agent], []

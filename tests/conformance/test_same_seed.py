@@ -25,6 +25,7 @@ CASES = [
 ]
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("agent", "runner", "recurrent"), CASES)
 def test_same_seed_gives_the_same_numbers_and_another_seed_others(
     agent: str, runner: str, recurrent: bool, tmp_path: Path
@@ -42,6 +43,7 @@ def test_same_seed_gives_the_same_numbers_and_another_seed_others(
         assert first["scores"] != other["scores"]
 
 
+@pytest.mark.slow
 def test_another_process_gives_the_same_numbers(tmp_path: Path) -> None:
     arguments = ("TD3", "train_agent_batch_with_evaluation", 1)
     script = f"""if True:

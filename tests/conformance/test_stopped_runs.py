@@ -33,6 +33,7 @@ class Stopped(Exception):
     """Ends a run wherever it is."""
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("agent", "runner", "noise", "number"), CASES)
 def test_a_stopped_run_goes_on_as_if_it_had_not_been(
     agent: str, runner: str, noise: str, number: int, tmp_path: Path
@@ -83,6 +84,7 @@ def test_the_runs_differ_where_the_noise_is_another(tmp_path: Path) -> None:
     assert {"/streams/torch", "/tables/metrics.csv", "/tables/trace.bin"} <= {*differences(*left)}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs fork and file descriptors of processes")
 def test_killed_runs_go_on_as_if_they_had_not_been(tmp_path: Path) -> None:
     paths = os.pathsep.join([str(SCRIPT.parents[1]), *filter(None, sys.path)])

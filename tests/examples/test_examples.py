@@ -89,6 +89,7 @@ def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
 
+@pytest.mark.slow
 def test_an_exported_policy_plays_where_the_library_is_not(run):
     assert "without pfrl_like" in run("export_policy.py", "--steps", "100", "--format", ".pt")
 
@@ -98,6 +99,7 @@ SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
 LONG = {*ATARI, *MUJOCO, "gym/train_async.py", "offline/grid_search.py", "export_policy.py"} - {*SHORT}
 
 
+@pytest.mark.representatives(12)
 @pytest.mark.parametrize(
     "example",
     [
@@ -137,6 +139,7 @@ def test_choices_of_the_pixel_examples_run(example, choice, run):
     assert "Results are in" in run(example, "--steps", "100", *early(example), *choice, *often)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("example", "choice"),
     [
@@ -159,6 +162,7 @@ def test_no_trainer_downloads_anything(example, run, capsys):
     assert "--load-pretrained downloads nothing: name the directory" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
     pytest.importorskip("ale_py")
     output = run("atari/train_dqn_ale.py", "--steps", "5", "--eval-interval", "9", "--arch", "nature")

@@ -72,6 +72,7 @@ def main(runner: str, choice: str, lasting: str, folder: Path) -> dict[str, Any]
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("runner", "choice", "lasting"),
     [

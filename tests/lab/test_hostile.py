@@ -26,7 +26,7 @@ def allowed(name: str) -> set[str]:
 
 @pytest.mark.timeout(1200)
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is measured as Linux tells it")
-@pytest.mark.parametrize(("every", "least"), [(20, 60), pytest.param(1, 2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("every", "least"), [(40, 30), pytest.param(1, 2000, marks=pytest.mark.slow)])
 def test_every_hostile_file_is_refused_within_a_second_and_bounded_memory(every, least, tmp_path):
     report = json.loads(finished("watched", str(tmp_path), str(every), timeout=1100).stdout)
     outcomes = report["outcomes"]

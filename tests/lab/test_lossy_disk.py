@@ -193,6 +193,7 @@ def states(subject: Subject, disks: list[dict[str, bytes]], folder: Path) -> set
     return found
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(("draws", "most"), [(1, 8), pytest.param(40, 100_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_power_cut_leaves_the_old_state_or_the_new_one(name, draws, most, tmp_path):

@@ -58,6 +58,7 @@ def learn(outdir: Path, q_function: nn.Module, buffer: Any, terminates: bool, lr
     return agent
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("buffer", "terminates"),
     [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)],

@@ -3,6 +3,7 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -57,6 +58,7 @@ def mean_return(agent: COMBO) -> float:
     return float(play(choose, 100, np.random.default_rng(1))[2].sum(1).mean())
 
 
+@pytest.mark.slow
 def test_combo_learns_from_random_actions_and_a_model_of_them() -> None:
     set_random_seed(0)
     dataset = recorded(30, np.random.default_rng(0))

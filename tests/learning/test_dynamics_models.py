@@ -36,6 +36,7 @@ def steps(n: int) -> Batch:
     return Batch(obs, action, reward, next_obs, torch.ones(n))
 
 
+@pytest.mark.slow
 def test_a_model_learns_the_mean_and_the_variance_of_a_linear_system() -> None:
     torch.manual_seed(0)
     network = ProbabilisticEnsemble([Layers() for _ in range(2)], 32, 3)
@@ -67,6 +68,7 @@ class Proportional:
         return np.clip(x[:, :1], -1, 1)
 
 
+@pytest.mark.slow
 def test_what_mopo_imagines_follows_the_system() -> None:
     torch.manual_seed(0)
     np.random.seed(0)

@@ -75,6 +75,7 @@ def test_it_learns_the_best_actions_and_their_values_by_noise_alone(train: Calla
     np.testing.assert_allclose(learnt.max(1), true.max(1), atol=0.6)
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contracts() -> None:
     check_agent(make_rainbow)
 

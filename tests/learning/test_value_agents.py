@@ -144,6 +144,7 @@ def learnt_values(agent: DQN) -> Any:
         return agent.model(torch.eye(SIZE + 1)[:SIZE]).q_values.numpy()
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize(
     ("agent", "task", "way"),
     sparing(

@@ -89,6 +89,7 @@ def example(request, tmp_path_factory) -> tuple[Path, list[list[Any]], bool]:
     return folder, written(folder, kind, episodic), episodic
 
 
+@pytest.mark.representatives(1)
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 10**6), st.floats(0, 1, exclude_max=True), st.integers(1, 255), st.sampled_from(["flip", "cut"]))
 def test_a_damaged_file_gives_right_items_or_an_error(example, which, where, flip, damage):

@@ -71,6 +71,7 @@ def serial_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     return request.param, run(serial(tmp_path_factory.mktemp("serial")), request.param)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("kind", VECTORS)
 def test_a_vector_of_one_is_the_environment_alone(kind: str, serial_run: tuple[bool, Any], tmp_path: Path) -> None:
     recurrent, expected = serial_run

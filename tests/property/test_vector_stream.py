@@ -227,6 +227,7 @@ def scripts(forms=("array",), masks=(False,), ends=ends):
 quick = settings(max_examples=25, deadline=None)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", [name for name in IN_PROCESS if "four" not in name])
 @quick
 @given(scripts=scripts(["array", "dict", "tuple"], [False, True]))
@@ -247,6 +248,7 @@ def test_transitions_of_a_native_vector_env_are_those_of_single_envs(name, scrip
     check(NATIVE[name], [script._replace(ends=("terminated", "truncated")) for script in scripts])
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", ALL_CAN_CUT_OFF)
 @quick
 @given(scripts=scripts(), limit=st.integers(1, 4))
@@ -276,6 +278,7 @@ PROCESSES = {
 }
 
 
+@pytest.mark.representatives(7)
 @pytest.mark.parametrize("limit", [None, 2])
 @pytest.mark.parametrize("form", ["array", "dict"])
 @pytest.mark.parametrize("name", PROCESSES)

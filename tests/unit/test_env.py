@@ -211,6 +211,7 @@ print("gym" in sys.modules, {"bool8", "float_"} & set(vars(np)) == before)
     assert run_python(code).split() == ["False", "True"]
 
 
+@pytest.mark.slow
 def test_numpy_is_mended_only_when_a_gym_env_arrives():
     pytest.importorskip("gym")
     code = """

@@ -11,6 +11,7 @@ def scores(script: Any) -> Any:
     return script("scores")
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("task", "name", "settings"),
     [

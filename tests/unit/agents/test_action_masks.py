@@ -86,6 +86,7 @@ def train_in_one_and_in_several(agent: Any, where: str, tmp_path: Any) -> None:
     train_agent_batch(agent, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 45, tmp_path)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("agent", "recurrent", "where"),
     sparing(itertools.product(AGENTS, [False, True], ["info", "obs"]), (False, "info")),
@@ -131,6 +132,7 @@ def test_functions_that_act_at_first_keep_to_the_mask_or_are_refused(where: str,
         train_agent(made, MaskedEnv(where), 30, tmp_path)
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("where", ["info", "obs"])
 @pytest.mark.parametrize("kind", [agents.DiscreteBC, agents.DiscreteAWR, agents.DiscreteSAC])
 def test_explorers_of_policies_keep_to_the_mask(kind: Any, where: str, tmp_path: Any) -> None:

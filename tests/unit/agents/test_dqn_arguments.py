@@ -101,6 +101,7 @@ def test_a_step_in_several_environments_counts_for_each() -> None:
 # The target network
 
 
+@pytest.mark.representatives(4)
 @EVERY_AGENT
 def test_target_update_interval_is_the_steps_between_moves_of_the_target(agent: str) -> None:
     made = make_agent(agent, target_update_interval=8)

@@ -30,6 +30,7 @@ def make_batch(n: int = 4) -> Batch:
     return Batch(obs, torch.randint(2, (n,)), torch.randn(n), next_obs, torch.full((n,), 0.9))
 
 
+@pytest.mark.representatives(5)
 @pytest.mark.parametrize(
     ("agent", "buffer"),
     sparing(itertools.product(AGENTS, [*BUFFERS, *RECURRENT_BUFFERS]), ("uniform",)),
@@ -118,6 +119,7 @@ def test_without_steps_the_target_moves_after_as_many_updates_as_fit_in_its_inte
 class TestRefusal:
     """A batch that is not finite changes nothing."""
 
+    @pytest.mark.representatives(33)
     @pytest.mark.parametrize("field", ["obs", "next_obs", "reward", "weight", "discount"])
     @pytest.mark.parametrize(("agent", "recurrent"), [(agent, flag) for agent in AGENTS for flag in (False, True)])
     def test_parameters_optimizer_counters_and_statistics_stay(self, agent: str, recurrent: bool, field: str) -> None:

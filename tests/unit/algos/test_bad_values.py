@@ -31,6 +31,7 @@ WRONG: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", [*ALL, MOPO.__name__])
 def test_what_cannot_be_is_called_by_its_name(name: str) -> None:
     params = ESTIMATORS[name].defaults().keys()
@@ -83,6 +84,7 @@ def test_of_no_observation_there_is_no_action_and_no_value(name: str) -> None:
         assert made.sample_action(none).shape == actions.shape
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_what_a_file_tells_that_cannot_be_is_damage_of_the_file(name: str, tmp_path: Path) -> None:
     made = make(name).fit(vectors(ESTIMATORS[name].discrete_action), n_epochs=1, **QUIET)

@@ -23,6 +23,7 @@ def scaled(name: str) -> Any:
     return built(name, scaler=StandardScaler(OBS), action_scaler=None if ESTIMATORS[name].discrete_action else FAR)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str) -> None:
     made = scaled(name)
@@ -35,6 +36,7 @@ def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str
         assert np.allclose(actions, made.predict(OBS), atol=1e-5)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", ["policy.onnx", "policy.pt", pytest.param("policy", marks=pytest.mark.slow)])
 def test_onnx_does_so_too(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime")

@@ -173,6 +173,7 @@ def serve_breakout(server: FileServer, run: int, number: int) -> np.ndarray:
     return frames
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("name", "run", "number"),
     [("breakout-mixed-v0", 1, 0), ("breakout-expert-v4", 5, 49), ("breakout-epoch-3-v1", 2, 2)],
@@ -195,6 +196,7 @@ def test_atari_frames_stay_on_the_disk(server: FileServer, name: str, run: int, 
     assert not list((tmp_path / "data").rglob("*.gz"))
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("fault", ["short", "long", "pickle", "kind"])
 def test_frames_that_are_no_array_are_refused_and_removed(server: FileServer, tmp_path: Path, fault: str) -> None:
     pytest.importorskip("ale_py")
@@ -235,6 +237,7 @@ def test_minari_sets_are_read_where_they_are_or_fetched(
     assert again.n_steps == dataset.n_steps and len(server.asked) == 2
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("env_spec", "expected"),
     [

@@ -157,6 +157,7 @@ class Fault(nn.Module):
         return x * torch.nan if torch.is_grad_enabled() and not self.learns else x
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(("kind", "recurrent"), [*((kind, False) for kind in ON_POLICY), ("PPO", True)])
 def test_what_an_agent_collected_itself_is_learnt_from_again(kind: str, recurrent: bool, tmp_path: Path) -> None:
     def make_faulty(learns: bool) -> Any:
@@ -189,6 +190,7 @@ refused(make(noise), Path(outdir))
 """
 
 
+@pytest.mark.slow
 def test_the_command_starts_the_program_again_and_leaves_the_run_alone_wherever_it_is_now(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -63,6 +63,7 @@ def answers(make: Make, x: Tensor, value: Tensor) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.representatives(5)
 @EVERY_SHAPE
 @EVERY_PAIR
 def test_answers_and_their_gradients_are_those_of_torch(pair: tuple[Make, Make], x: Tensor) -> None:

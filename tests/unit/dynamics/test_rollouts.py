@@ -225,6 +225,7 @@ def run(outdir: Path, steps: int, dataset: Any = None, model: Any = None, resume
     return {**learner.state_dict()["attributes"]["policy"]}, told
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     "make", [data, of_selection, lambda: ReplayBuffer.from_dataset(data())], ids=["dataset", "selection", "buffer"]
 )
@@ -256,6 +257,7 @@ def fitted() -> DynamicsModel:
     return model
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(
     ("before", "now", "reason"),
     [

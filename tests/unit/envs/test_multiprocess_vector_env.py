@@ -57,6 +57,7 @@ class Scripted:
         return self.observations[self.t], 0.5, False, {"pid": os.getpid()}
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     "method", [pytest.param(method, marks=[] if method in QUICK_METHODS else pytest.mark.slow) for method in METHODS]
 )
@@ -108,6 +109,7 @@ def make():
         env.close()
 
 
+@pytest.mark.representatives(6)
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("name", OBSERVATIONS)
 def test_every_observation_arrives_as_it_was(make, name, shared_memory):
@@ -197,6 +199,7 @@ def test_env_that_is_not_made_in_time_is_an_error_of_the_constructor(own_time):
 HARM = {"raises": 1, "is killed": 2, "hangs": 3}
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("shared_memory", [True, False])
 @pytest.mark.parametrize("harm", HARM)
 @pytest.mark.usefixtures("hanging_takes_time")
@@ -463,6 +466,7 @@ def stopped(**options: Any) -> MultiprocessVectorEnv:
     return env
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_words")
 def test_step_with_large_actions_is_ended_in_time() -> None:
     env = stopped()
@@ -471,6 +475,7 @@ def test_step_with_large_actions_is_ended_in_time() -> None:
     assert env.closed
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("few_words")
 def test_worker_that_takes_no_action_in_time_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     env = stopped(on_worker_failure="restart")

@@ -112,6 +112,7 @@ def check_saved(outdir, ending="except"):
     assert not torch.equal(parameters(other), before)
 
 
+@pytest.mark.representatives(1)
 @BY_WAY
 @pytest.mark.parametrize(
     "start_method", ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
@@ -167,6 +168,7 @@ class Slow(Chain):
         return super().step(action)
 
 
+@pytest.mark.slow
 def test_a_process_that_goes_on_is_not_ended(tmp_path, own_time):
     walk = Walk(own_time, 0.5)
     run(
@@ -176,6 +178,7 @@ def test_a_process_that_goes_on_is_not_ended(tmp_path, own_time):
     check_saved(tmp_path, "finish")
 
 
+@pytest.mark.representatives(2)
 @BY_WAY
 @pytest.mark.parametrize("end", ["stop_event", "a failure", "Ctrl-C"])
 def test_whatever_ends_a_run_in_which_a_process_hangs_names_it(tmp_path, way, end, caplog):
@@ -196,12 +199,14 @@ def test_whatever_ends_a_run_in_which_a_process_hangs_names_it(tmp_path, way, en
     check_saved(tmp_path)
 
 
+@pytest.mark.slow
 def test_process_0_saves_its_agent_though_it_hangs(tmp_path):
     with pytest.raises(AsyncTrainingError, match="process 0 did not end"):
         run(tmp_path, make_a3c(), MakeEnv(tmp_path, "step", None), use_shared_memory=False)
     check_saved(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_let_itself_be_interrupted_is_killed(tmp_path, monkeypatch):
     monkeypatch.setattr(async_source, "LAST_WORDS", 1.0)
 

@@ -245,6 +245,7 @@ def test_tensors_of_hooks_go_on(tmp_path):
 DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("method", "answer", "reason"),
     [

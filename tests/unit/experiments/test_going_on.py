@@ -142,6 +142,7 @@ def test_setting_aside_may_be_broken_off_anywhere(step_offset, tmp_path):
     assert calls >= 6
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("torn", [b"44\t9\t1.0\t-", b"44\t9\t1.0\t\xff", b"4", b"\xc3"])
 def test_a_torn_last_row_is_passed_over(torn, tmp_path):
     run(tmp_path, 40)

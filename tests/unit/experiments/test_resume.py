@@ -101,6 +101,7 @@ def left(outdir: Path, run: Any) -> dict[str, Any]:
     return digests({**parts, "statistics": agent.get_statistics(), "tables": tables})
 
 
+@pytest.mark.representatives(1)
 @RUNS
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not_been(run, tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -147,6 +148,7 @@ def test_changes_of_what_is_stored_go_on_too(tmp_path, monkeypatch):
     assert left(broken, serial(broken, step_hooks=[change], resume=True)) == wanted
 
 
+@pytest.mark.representatives(1)
 @RUNS
 def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     _, history = run(tmp_path, 40)
@@ -155,6 +157,7 @@ def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     assert "nothing is left to train: steps is 40, " in caplog.text and "go on exactly" not in caplog.text
 
 
+@pytest.mark.representatives(1)
 @RUNS
 def test_a_finished_run_may_be_made_longer(run, tmp_path):
     run(tmp_path, 40)
@@ -163,6 +166,7 @@ def test_a_finished_run_may_be_made_longer(run, tmp_path):
     assert [step // 20 for step in steps_of(tmp_path / "scores.txt")][-1] == 4 and len(history) >= 3
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("signum, error", [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, Terminated)])
 def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path):
     wanted = left(tmp_path / "whole", serial(tmp_path / "whole"))
@@ -210,6 +214,7 @@ def damage(path: Path) -> None:
     path.write_bytes(bytes(content))
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("pattern", ["75_checkpoint/model-*.pt", "75_checkpoint/run/state-*.json", "75_checkpoint/run"])
 def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_path, caplog):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
@@ -232,6 +237,7 @@ def test_a_damaged_buffer_is_noticed(tmp_path):
     assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("last", ["the agent", "the run"])
 def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, caplog):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -473,6 +479,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change, 
     assert contents(outdir) == before and "ValueError" not in str(caught.value)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     "change, reason",
     [

@@ -208,6 +208,7 @@ EFFECTS = {
 CASES = [(function, name) for function in EFFECTS for name in inspect.signature(function).parameters]
 
 
+@pytest.mark.representatives(30)
 @pytest.mark.parametrize(("function", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
     effect = EFFECTS[function][name]
@@ -383,6 +384,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.representatives(71)
 @pytest.mark.parametrize(("runner", "name", "value", "error", "message"), REFUSALS)
 def test_nothing_has_happened_to_the_run_before(runner, name, value, error, message, tmp_path):
     (tmp_path / "5_finish").mkdir()

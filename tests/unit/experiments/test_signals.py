@@ -49,6 +49,7 @@ def test_the_tick_is_finished_and_the_agent_saved_once(agent, tmp_path, signum, 
     assert handlers() == before
 
 
+@pytest.mark.representatives(1)
 @BY_SIGNAL
 def test_a_tick_that_does_not_end_is_broken_off(agent, tmp_path, monkeypatch, signum, error):
     monkeypatch.setattr("pfrl_like.experiments.signals.PATIENCE", 1.0)
@@ -150,6 +151,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.skipif(os.name == "nt", reason="needs signals of POSIX")
 @pytest.mark.parametrize(
     ("signum", "status", "to_group"),
@@ -202,6 +204,7 @@ def owners(outdir, count=1):
 
 
 class TestOneWriter:
+    @pytest.mark.slow
     def test_another_process_is_named(self, agent, tmp_path):
         (tmp_path / "scores.txt").write_text("of the run that goes on")
         code = "import sys, time; from pfrl_like.runs.run_files import owned\nwith owned(sys.argv[1]):\n"
@@ -228,10 +231,12 @@ class TestOneWriter:
                 other.submit(train_agent, agent, Counting(), 1, tmp_path).result()
             train_agent_with_evaluation(agent, Counting(), 1, None, 1, 1, tmp_path, eval_env=Counting())
 
+    @pytest.mark.slow
     def test_a_child_writes_for_its_parent(self, tmp_path):
         with owned(str(tmp_path)):
             assert owners(tmp_path) == ["held"]
 
+    @pytest.mark.slow
     def test_a_child_does_not_write_for_a_process_of_its_parents_number_that_was_killed(self, tmp_path):
         with owned(str(tmp_path)):
             told = (tmp_path / "owner.json").read_text()
@@ -239,6 +244,7 @@ class TestOneWriter:
         first, second = owners(tmp_path, 2)
         assert first == "held" and "has one writer" in second
 
+    @pytest.mark.slow
     def test_an_earlier_process_of_the_number_of_the_parent_is_not_the_parent(self, tmp_path):
         with owned(str(tmp_path)):
             path = tmp_path / "owner.json"

@@ -73,6 +73,7 @@ def check_goes_on(make: Callable[[], Any], first: int, count: int) -> None:
     assert gone_on(make(), text, count) == ([], expected)
 
 
+@pytest.mark.representatives(8)
 @pytest.mark.parametrize("first", [5, 31, 200])
 @pytest.mark.parametrize("name", ENVS)
 def test_a_serial_run_goes_on(name, first):
@@ -109,6 +110,7 @@ VECTORS = {
 }
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("first", [6, 25])
 @pytest.mark.parametrize("name", VECTORS)
 def test_a_vector_run_goes_on(name, first):
@@ -251,6 +253,7 @@ def evaluator(tmp_path):
         getattr(env, "close", lambda: None)()
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("name", [*EVALUATED][:-6])
 def test_later_scores_are_the_same(name, evaluator):
     whole = evaluator(name)
@@ -263,6 +266,7 @@ def test_later_scores_are_the_same(name, evaluator):
     assert other.max_score == whole.max_score
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("name", "another", "reason"),
     [

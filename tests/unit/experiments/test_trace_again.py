@@ -68,6 +68,7 @@ def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:
         run(outdir, buffer=buffer, keep_checkpoints=5, **options)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("place, checkpoint", [("run/replay", ""), ("run/replay", "20"), ("replay", "20")])
 def test_persistent_buffers_are_left_alone_and_begin_as_they_did(tmp_path, again, place, checkpoint):
     outdir, replay = tmp_path / "run", tmp_path / place
@@ -138,6 +139,7 @@ def two_runs(folder: Path, mishap: str, at: int, started_as: Any = None) -> tupl
     return str(folder / "a"), str(folder / "b")
 
 
+@pytest.mark.slow
 def test_the_command_starts_both_programs_again_to_name_the_step(tmp_path, capfd):
     runs = two_runs(tmp_path, "spoil_at", 10)
     before = contents(tmp_path)

@@ -332,6 +332,7 @@ SLOW_METHODS = [pytest.param(method, marks=pytest.mark.slow) for method in ("spa
 START_METHODS = pytest.mark.parametrize("start_method", ["fork", *SLOW_METHODS])
 
 
+@pytest.mark.representatives(1)
 @START_METHODS
 @MAKERS
 def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, start_method, make):
@@ -399,6 +400,7 @@ def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     assert any("'average_value', 0.0" not in message for message in told)
 
 
+@pytest.mark.representatives(1)
 @START_METHODS
 @MAKERS
 def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
@@ -423,6 +425,7 @@ def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, star
     assert (result.t, result.optim_t > 0) == (61, True)
 
 
+@pytest.mark.representatives(2)
 @START_METHODS
 @pytest.mark.parametrize("shared", [True, False])
 @pytest.mark.parametrize("index", [0, 1])

@@ -191,6 +191,7 @@ def choice(first: int, last: int) -> Selection:
     return Selection(recorded()[first:last])
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize(
     ("before", "now", "seeds", "reasons"),
     [

@@ -140,6 +140,7 @@ def test_the_signature_stands_in_the_file(ending: str, tmp_path: Path) -> None:
     assert [tuple(port["shape"]) for port in ports["inputs"]] == [port.shape for port in signature.inputs]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("ending", "code"),
     [

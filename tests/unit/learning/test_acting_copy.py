@@ -68,6 +68,7 @@ class Masked(gymnasium.Wrapper):
         return (*values, {**info, "action_mask": np.array([False, True])})
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize(
     ("buffer", "recurrent"),

@@ -45,6 +45,7 @@ AGENTS_AND_OPTIONS = [
 ]
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize(("owner", "options"), AGENTS_AND_OPTIONS)
 def test_methods_that_call_the_base_change_nothing(owner: str, options: dict[str, Any]) -> None:
     learnt = []

@@ -209,6 +209,7 @@ PFRL = {
 }  # fmt: skip
 
 
+@pytest.mark.representatives(12)
 @pytest.mark.parametrize("name", LEARNERS)
 def test_every_agent_fills_its_records_and_those_that_pfrl_has(name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -186,6 +186,7 @@ COPIED: dict[str, Callable[[float], Any]] = {
 }
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("by_fqe", [False, True], ids=["itself", "its FQE"])
 @pytest.mark.parametrize("kind", COPIED)
 def test_the_copied_policy_is_what_is_exported_and_saved(kind: str, by_fqe: bool, tmp_path: Path) -> None:

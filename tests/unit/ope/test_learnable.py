@@ -20,6 +20,7 @@ from pfrl_like.testing.play import difference
 OBS = np.random.default_rng(1).normal(size=(7, 4))
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_a_saved_estimator_is_made_again_with_what_it_had_learnt(name: str, tmp_path: Path) -> None:
     made = fitted(name, scaler="standard")
@@ -38,6 +39,7 @@ def saved(name: str, folder: Path) -> Any:
     return made
 
 
+@pytest.mark.slow
 def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> None:
     saved("DQN", tmp_path)
     code = "import sys, pfrl_like; print(type(pfrl_like.load_learnable(sys.argv[1])).__name__)"

@@ -12,6 +12,7 @@ from pfrl_like import ope
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
+from pfrl_like.dataset.transition import observed
 from pfrl_like.ope.episodes import Rows
 from pfrl_like.policies import SoftmaxCategoricalHead
 
@@ -89,17 +90,12 @@ def test_observations_larger_than_memory_are_gathered_part_by_part(
     np.save(tmp_path / "images.npy", np.zeros((n, 1, SIDE, SIDE), np.uint8))
     data = films(0, np.load(tmp_path / "images.npy", mmap_mode="r"), n)
     gathered: list[int] = []
-    frames, observations = Table.frames, Table.observations
 
-    def counted(method: Any) -> Any:
-        def count(table: Table, rows: Any, *args: Any, **options: Any) -> Any:
-            gathered.append(len(rows))
-            return method(table, rows, *args, **options)
+    def counted(table: Table, rows: Any, *args: Any, **options: Any) -> Any:
+        gathered.append(len(rows))
+        return observed(table, rows, *args, **options)
 
-        return count
-
-    monkeypatch.setattr(Table, "frames", counted(frames))
-    monkeypatch.setattr(Table, "observations", counted(observations))
+    monkeypatch.setattr("pfrl_like.ope.episodes.observed", counted)
     monkeypatch.setattr("pfrl_like.ope.episodes._ROWS", PART)
     policy = Watching()
     found = ope.evaluate_offline(policy, data, behavior=np.full(len(Selection(data)), -1.0), estimators=["wis"])

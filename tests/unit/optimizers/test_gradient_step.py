@@ -81,6 +81,7 @@ def dtype(request: pytest.FixtureRequest) -> Iterator[torch.dtype]:
     torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.representatives(75)
 @pytest.mark.parametrize("kind", [GradientStep, AsOnGPU])
 @pytest.mark.parametrize(("max_grad_norm", "few"), [(None, gradient_step.FEW), (0.1, gradient_step.FEW), (0.1, 0)])
 @pytest.mark.parametrize("name", OPTIMIZERS)
@@ -116,6 +117,7 @@ def load_a_state(optimizer: Any, i: int) -> None:
         optimizer.load_state_dict(optimizer.kept)
 
 
+@pytest.mark.representatives(25)
 @pytest.mark.parametrize("change", [lower_the_rate, change_numbers, clear_the_state, load_a_state])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_the_optimizer_may_change_between_steps(name: str, change: Callable[[Optimizer, int], None]) -> None:
@@ -261,6 +263,7 @@ def test_an_optimizer_of_nothing_is_refused() -> None:
 class TestWithoutWaiting:
     """On a GPU bad updates are skipped by the kernel and reported later."""
 
+    @pytest.mark.representatives(7)
     @pytest.mark.parametrize("name", OPTIMIZERS)
     @pytest.mark.parametrize("max_grad_norm", [None, pytest.param(0.1, marks=pytest.mark.slow)])
     def test_bad_updates_are_skipped_and_reported_in_time(self, name: str, max_grad_norm: float | None) -> None:

@@ -206,6 +206,7 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("kind", [PipeEnd, WaitingEnd])
 def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: Any, unraisable: list[Any]) -> None:
     for _ in range(20):
@@ -217,6 +218,7 @@ def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: 
     assert unraisable == []
 
 
+@pytest.mark.slow
 def test_errors_of_sends_to_a_dead_worker_may_be_kept_and_collected(unraisable: list[Any]) -> None:
     with running(echo) as workers:
         workers.processes[0].kill()

@@ -101,6 +101,7 @@ def test_arrays_do_not_overlap():
     memory.close()
 
 
+@pytest.mark.slow
 @needs_names
 def test_workers_that_were_forked_before_it_was_made_leave_the_memory_to_its_owner():
     code = """

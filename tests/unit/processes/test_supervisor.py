@@ -63,6 +63,7 @@ def start():
         workers.close(hurry=True)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_messages_go_there_and_back(start, method):
     workers = start(n=2, method=method)
@@ -174,6 +175,7 @@ def test_sigterm_is_left_to_the_parent_but_ends_what_a_worker_forks(start):
     assert workers.receive() == [-signal.SIGTERM]
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("method", METHODS)
 def test_a_worker_that_has_failed_is_replaced(start, method):
     workers = start(n=2, method=method)
@@ -375,6 +377,7 @@ def send(channel):
 """
 
 
+@pytest.mark.representatives(1)
 @linux_only
 @pytest.mark.parametrize(
     ("before", "first", "n"),
@@ -393,6 +396,7 @@ def test_workers_and_their_programs_die_with_a_killed_parent(tmp_path, method, b
     assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
+@pytest.mark.representatives(1)
 @linux_only
 @pytest.mark.parametrize("after", ["", "raise ValueError('in the parent')", "sys.exit(0)"])
 def test_workers_end_with_a_parent_that_does_not_close_them(tmp_path, after):
@@ -402,6 +406,7 @@ def test_workers_end_with_a_parent_that_does_not_close_them(tmp_path, after):
     assert not any(is_alive(pid) for pid in pids)
 
 
+@pytest.mark.representatives(1)
 @linux_only
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_ctrl_c_reaches_only_the_parent(tmp_path, method):
@@ -413,6 +418,7 @@ def test_ctrl_c_reaches_only_the_parent(tmp_path, method):
     assert errors.count("KeyboardInterrupt") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_script_without_a_main_guard_is_told_what_to_do(tmp_path, method):
     script = start_script(tmp_path, "workers.close()", method, unguarded=True)
@@ -438,6 +444,7 @@ def start_programs(channel, index):
         raise ValueError("as told")
 
 
+@pytest.mark.representatives(2)
 @linux_only
 @pytest.mark.parametrize("end", ["close", "fail", "kill", "restart"])
 def test_programs_that_a_worker_starts_end_with_it(start, end, monkeypatch):
@@ -460,6 +467,7 @@ def test_programs_that_a_worker_starts_end_with_it(start, end, monkeypatch):
     assert wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.skipif(platform.machine() not in EXIT_OF_A_THREAD, reason="the number of the system call is not known")
 def test_workers_and_their_programs_outlive_the_thread_that_started_them_and_not_the_process(tmp_path):

@@ -564,6 +564,7 @@ def group_of_one(tmp_path):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_available(), reason="needs torch.distributed")
 def test_each_process_of_a_group_has_a_part_of_its_own(tmp_path):
     script, folder = textwrap.dedent(RANKS), str(tmp_path / "shared")

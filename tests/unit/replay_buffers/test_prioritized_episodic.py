@@ -142,6 +142,7 @@ def by_increments(buffer, restored, folder):
     restored.load_increment(folder, json.loads(json.dumps(buffer.save_increment(folder))))
 
 
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize("move", [by_file, by_increments])
 @pytest.mark.parametrize("capacity", [1000, 400])
 def test_a_buffer_that_held_more_episodes_draws_the_same_ones_after_it_was_loaded(move, capacity, tmp_path):

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from pfrl_like.debug.trace_diff import explanations
 from pfrl_like.runs import environment_record
 
@@ -34,6 +36,7 @@ def files_of(folder: Path) -> dict[str, str]:
     return dict(json.loads(result.stdout))
 
 
+@pytest.mark.slow
 def test_the_script_and_the_projects_own_modules_are_kept(tmp_path):
     contents = {
         "job/train.py": SCRIPT, "job/parts/__init__.py": "", "job/parts/net.py": "WIDTH = 64", "lib/shared.py": "A = 1",

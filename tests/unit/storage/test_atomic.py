@@ -150,6 +150,7 @@ finally:
 """
 
 
+@pytest.mark.slow
 @posix
 def test_a_lock_ends_with_its_block_though_a_process_was_forked_in_it(tmp_path: Path) -> None:
     told = subprocess.run([sys.executable, "-c", FORKS, str(tmp_path)], capture_output=True, text=True)

@@ -11,6 +11,7 @@ from lab.test_failing_calls import survived
 from pfrl_like.errors import CheckpointError
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("works", [False, True])
 @pytest.mark.parametrize("name", ["agent", "buffer"])
 @pytest.mark.usefixtures("no_waiting_for_the_disk")

@@ -16,6 +16,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [3, pytest.param(100, marks=pytest.mark.slow)])
 def test_kills_during_saves_leave_everything_readable_and_lose_nothing(tmp_path: Path, kills: int) -> None:
     result = subprocess.run(

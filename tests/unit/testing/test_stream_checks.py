@@ -63,6 +63,7 @@ def test_another_end_of_episodes_is_named(fault: type, sentence: str, make: Any)
         check_only_streams(functools.partial(make, fault))
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_gamma_in_place_of_the_discount_is_named(make: Any) -> None:
     with pytest.raises(AssertionError, match=r"with a discount of 0 .* the TD error depends on the next observation"):

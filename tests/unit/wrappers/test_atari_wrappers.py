@@ -258,6 +258,7 @@ def test_frames_are_the_same_without_opencv(monkeypatch, height):
     np.testing.assert_array_equal(without, with_opencv)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(("order", "shape"), [("hwc", (84, 84, 1)), ("chw", (1, 84, 84))])
 def test_frames_have_the_order_asked_for(order, shape):
     env = atari.WarpFrame(raw(), channel_order=order)

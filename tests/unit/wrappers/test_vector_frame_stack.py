@@ -87,6 +87,7 @@ def alone(length, n_steps, cut_off_at=None):
     return seen
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("cut_off_at", [None, CUT_OFF_AT])
 @pytest.mark.parametrize("name", VECTOR_ENVS)
 def test_agent_sees_what_each_environment_alone_would_show(name, cut_off_at):

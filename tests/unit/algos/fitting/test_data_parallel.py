@@ -102,6 +102,7 @@ def test_two_processes_have_the_same_networks_that_have_learnt_from_both() -> No
     assert alike(found[1]["the same data"], numbers(fitted("SAC", 0, False)))  # gradients are means, not sums
 
 
+@pytest.mark.slow
 def test_two_processes_evaluate_alike_by_the_data_of_both() -> None:
     first, second = in_two_processes(one_fqe)
     alone = numbers(fitted_fqe(0, False))
@@ -118,6 +119,7 @@ def group() -> Iterator[None]:
     distributed.destroy_process_group()
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.usefixtures("group")
 def test_one_process_learns_as_without_a_group(name: str) -> None:

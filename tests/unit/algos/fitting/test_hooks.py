@@ -53,6 +53,7 @@ def fitted(made: Any, episodes: Any = None, **options: Any) -> Any:
     return seeded(lambda: made.fit(episodes, **{"n_epochs": 2, **QUIET, **options}))
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", [*ALL, "MOPO"])
 def test_an_override_that_only_calls_super_learns_the_same(name: str) -> None:
     kind: Any = type("Counted", (Counting, ESTIMATORS[name]), {})
@@ -249,6 +250,7 @@ def online(made: Any, **options: Any) -> Any:
     return seeded(lambda: made.fit_online(gymnasium.make("CartPole-v1"), n_steps=10, **QUIET, **options))
 
 
+@pytest.mark.representatives(10)
 @pytest.mark.parametrize("name", sorted(NOT_CALLED))
 def test_a_method_that_nothing_calls_is_warned_of_by_name(name: str) -> None:
     kind: Any = type("Own", (type("Mixed", (), {name: lambda self, *args: None}), algos.DQN), {})

@@ -159,6 +159,7 @@ def test_critics_share_an_encoder(name: str) -> None:
     assert count() - count(share_encoder=True) == encoder
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", having("bootstrap"))
 def test_bootstrapped_critics_learn_from_different_rows(name: str) -> None:
     """Critics that begin alike stay alike, unless each learns from rows of its own."""
@@ -182,6 +183,7 @@ Q_FUNCTIONS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.representatives(11)
 @pytest.mark.parametrize("q_func_type", Q_FUNCTIONS)
 @pytest.mark.parametrize("name", having("q_func_type"))
 def test_q_functions_give_what_their_type_says(name: str, q_func_type: str) -> None:
@@ -271,6 +273,7 @@ def test_a_pass_takes_each_transition_once() -> None:
 CHOSEN = {"scaler": "standard", "reward_scaler": "min_max", "augmentation": ["single_amplitude_scaling"]}
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_given_by_name_is_an_attribute_as_an_object(name: str) -> None:
     made = make(name, **CHOSEN)

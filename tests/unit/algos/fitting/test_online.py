@@ -43,6 +43,7 @@ class Counting(experiment_fakes.Counting):
 COLLECTED: dict[str, Any] = {"n_epochs": 1, "n_steps_per_epoch": 20, "n_updates_per_epoch": 0, **QUIET}
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_epochs_collect_steps_and_then_learn(name: str) -> None:
     made = make(name)

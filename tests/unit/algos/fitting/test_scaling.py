@@ -51,6 +51,7 @@ def fitted(name: str, episodes: Any, **options: Any) -> Any:
         return make(name, **options).fit(episodes, n_epochs=2, **QUIET)
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_an_agent_learns_from_scaled_actions_as_from_data_that_were_scaled_before(name: str) -> None:
     scaled, plain = fitted(name, data(False, far=True), action_scaler=HALVES), fitted(name, data(False))
@@ -62,6 +63,7 @@ def test_an_agent_learns_from_scaled_actions_as_from_data_that_were_scaled_befor
         np.testing.assert_allclose(*values, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.representatives(4)
 @pytest.mark.parametrize("name", ALL)
 def test_an_agent_learns_from_scaled_rewards_as_from_data_that_were_scaled_before(name: str) -> None:
     discrete = ESTIMATORS[name].discrete_action
@@ -163,6 +165,7 @@ class Told:
         return self.told[-1][1]
 
 
+@pytest.mark.representatives(3)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_environments_and_buffers_see_actions_of_the_environment(name: str, caplog: pytest.LogCaptureFixture) -> None:
     made, buffer = make(name, action_scaler="min_max", reward_scaler="multiply"), ReplayBuffer(100)

@@ -60,6 +60,7 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
     assert not calls and agent.overridden_hooks == frozenset()
 
 
+@pytest.mark.representatives(6)
 @every([hook for hook in CALLED if not is_bound_early(hook)])
 def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     base, calls = getattr(agents, hook.owner), list[Any]()
@@ -73,6 +74,7 @@ def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypat
     assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
 
 
+@pytest.mark.representatives(6)
 @every([hook for hook in CALLED if not is_bound_early(hook)])
 def test_copies_keep_the_overrides(hook: Hook) -> None:
     def chosen_by_nobody(self: Any, *args: Any, **kwargs: Any) -> Any:
