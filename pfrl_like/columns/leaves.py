@@ -193,7 +193,8 @@ class ArrayLeaf:
                     return cast
         expected = f"an array of shape {shape}, {self.dtype}" if shape else f"a number, {self.dtype}"
         is_cast = self.strict and array is not None and array.shape == shape
-        hint = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it" * is_cast
+        told = "; an environment's reset and step have to give the same dtype: cast in it, or wrap it"
+        hint = told if is_cast else ""
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
     def put(self, row: int, value: NDArray[Any], like: int) -> None:
