@@ -16,7 +16,7 @@ import numpy as np
 
 from pfrl_like.envs.env_states import is_vector, restore_between_episodes, state_between_episodes
 from pfrl_like.experiments.callbacks import save_agent, statistics_of
-from pfrl_like.experiments.runner_arguments import check_arguments, check_extent
+from pfrl_like.experiments.runner_arguments import check_arguments, check_extent, check_has
 from pfrl_like.experiments.sources import SerialSource, VectorSource
 from pfrl_like.loggers import TensorBoardLogger
 from pfrl_like.processes.supervisor import close_all
@@ -165,8 +165,9 @@ def eval_performance(
     return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
 
 
-def _run(env: Any, *arguments: Any) -> tuple[list[float], list[float]]:
-    return (batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes)(env, *arguments)
+def _run(env: Any, agent: Any, *arguments: Any) -> tuple[list[float], list[float]]:
+    check_has("agent", agent, "eval_mode", "batch_act" if is_vector(env) else "act")
+    return (batch_run_evaluation_episodes if is_vector(env) else run_evaluation_episodes)(env, agent, *arguments)
 
 
 def _statistics(scores: list[float], lengths: list[float]) -> dict[str, Any]:

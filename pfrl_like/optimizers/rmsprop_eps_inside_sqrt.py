@@ -104,7 +104,8 @@ def share_state(optimizer: Optimizer) -> None:
     """Move the state of an optimiser into shared memory, so that copies of it in other processes go on with the same.
 
     State that the first step would make is made now: running means of zero, counts of zero. Learning rates and the
-    like are no state; each process keeps its own.
+    like are no state; each process keeps its own. An SGD with momentum and dampening takes its first step with the
+    dampening, which it leaves out where it makes its state in that step.
 
     Args:
         optimizer: Any optimiser; of one whose `step` needs a closure only the state that it has is shared.

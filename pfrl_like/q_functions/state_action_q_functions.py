@@ -20,6 +20,7 @@ from pfrl_like.nn.mlp_bn import MLPBN
 from pfrl_like.nn.recurrent_sequential import RecurrentSequential
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.q_functions.state_q_functions import hidden_sizes_of, pair, side_by_side
+from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
 
@@ -157,8 +158,6 @@ class _LateAction(nn.Module, StateActionQFunction):
         last_wscale: float,
     ) -> None:
         super().__init__()
-        if n_hidden_layers < 1:
-            raise ValueError(f"n_hidden_layers is {n_hidden_layers!r}, expected at least 1")
         self.n_input_channels = n_dim_obs + n_dim_action
         self.n_hidden_channels = n_hidden_channels
         self.n_hidden_layers = n_hidden_layers
@@ -187,7 +186,8 @@ class FCLateActionSAQFunction(_LateAction):
         last_wscale: Factor on the initial weights of the last layer.
 
     Raises:
-        ValueError: If there is no hidden layer.
+        ValueError: If a layer has no units, or there is no hidden layer.
+        TypeError: If one of these numbers is no integer.
     """
 
     def __init__(
@@ -199,6 +199,7 @@ class FCLateActionSAQFunction(_LateAction):
         nonlinearity: Nonlinearity = F.relu,
         last_wscale: float = 1.0,
     ) -> None:
+        check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
         obs_mlp = MLP(n_dim_obs, n_hidden_channels, [])
         super().__init__(
             obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale
@@ -218,7 +219,8 @@ class FCBNLateActionSAQFunction(_LateAction):
         last_wscale: Factor on the initial weights of the last layer.
 
     Raises:
-        ValueError: If there is no hidden layer.
+        ValueError: If a layer has no units, or there is no hidden layer.
+        TypeError: If one of these numbers is no integer.
     """
 
     def __init__(
@@ -231,6 +233,7 @@ class FCBNLateActionSAQFunction(_LateAction):
         nonlinearity: Nonlinearity = F.relu,
         last_wscale: float = 1.0,
     ) -> None:
+        check_counts(n_hidden_channels=n_hidden_channels, n_hidden_layers=n_hidden_layers)
         obs_mlp = MLPBN(n_dim_obs, n_hidden_channels, [], normalize_input, normalize_output=True)
         super().__init__(
             obs_mlp, n_dim_obs, n_dim_action, n_hidden_channels, n_hidden_layers, nonlinearity, last_wscale

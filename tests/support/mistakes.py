@@ -369,6 +369,7 @@ def load_damaged_buffer(folder: Path) -> None:
 
 
 RUNNERS: dict[str, Mistake] = {
+    "evaluated is no agent": lambda folder: experiments.eval_performance(env(), 3, n_steps=None, n_episodes=1),
     "steps is negative": lambda folder: run(folder, steps=-1),
     "steps is a fraction": lambda folder: run(folder, steps=1.5),
     "env is a class": lambda folder: run(folder, env=Noise),

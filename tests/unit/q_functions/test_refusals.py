@@ -35,10 +35,11 @@ REFUSED: list[tuple[str, tuple[Any, ...], str]] = [
     ("DistributionalFCSAQFunction", (3, 1, 1, 0.0, 1.0, 8, 2), "n_atoms"),
     ("ImplicitQuantileFCSAQFunction", (3, 1, 8, 0), "n_hidden_layers"),
     ("FullyParametrizedFCSAQFunction", (3, 1, 0, 8, 1), "n_fractions"),
-    *((name, (3, 2, 4, 0), "n_hidden_layers is 0, expected at least 1") for name in LATE),
+    *((name, (3, 2, 4, 0), "n_hidden_layers is 0, expected an integer from 1 on") for name in LATE),
     *((name, (3, 1, 8, -1), "n_hidden_layers is -1") for name in (*LATE, *CRITICS)),
     *((name, (3, 1, 0, 1), "n_hidden_channels is 0") for name in CRITICS),
-    *((name, (3, 1, 8, 1.5), r"n_hidden_layers is 1.5 \(float\)") for name in CRITICS),
+    *((name, (3, 1, 8, 1.5), r"n_hidden_layers is 1.5 \(float\)") for name in (*LATE, *CRITICS)),
+    *((name, (3, 1, 0, 2), "n_hidden_channels is 0, expected an integer from 1 on") for name in LATE),
     ("QuantileFCSAQFunction", (3, 1, 5, 0, 1), "n_hidden_channels is 0"),
     ("QuantileFCSAQFunction", (3, 1, 5, 8, 1.5), r"n_hidden_layers is 1.5 \(float\)"),
 ]

@@ -12,11 +12,14 @@ import cloudpickle
 import pytest
 import torch
 from hook_parts import CALLED, REPLAYING, ROWS, WAYS, by_class, live, made, made_for, parameters, spy
+from registry import arguments_of
 
 from pfrl_like import agents
 from pfrl_like.batch import Batch
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.learning import Hook
+from pfrl_like.testing import Chain
+from pfrl_like.testing.play import play_one
 
 
 def every(hooks: list[Hook]) -> Any:
@@ -133,3 +136,12 @@ def test_compile_is_refused_by_the_name_of_the_method(owner: str, name: str) -> 
     compiled = made_for(hook, functools.partial(base, compile=True))
     with pytest.raises(TypeError, match=f"{name} is assigned to an agent that was built with compile=True"):
         setattr(compiled, name, lambda *args: None)
+
+
+def test_discrete_sac_calls_the_temperature_of_sac() -> None:
+    calls = list[Any]()
+    base = agents.DiscreteSAC
+    agent = by_class(base, "update_temperature", spy(calls, base, "update_temperature"))(**arguments_of(base))
+    before = float(agent.temperature)
+    play_one(agent, Chain(3), 40)
+    assert calls and float(agent.temperature) != before
