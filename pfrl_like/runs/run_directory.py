@@ -262,7 +262,7 @@ class RunRecord:
         self._write()
 
     def resumed(self, how: Mapping[str, Any]) -> None:
-        """Record the checkpoint that the run resumes from, whether it does so exactly, and whether the command is equal.
+        """Record the checkpoint that the run resumes from, how exactly, and whether the command is the same.
 
         Args:
             how: The result of `Checkpoint.restore`.
