@@ -247,7 +247,7 @@ def train_agent_actor_learner(
     updates_per_step: float | None = None,
     **options: Any,
 ) -> Any:
-    """Train an agent that learns from replay: actors collect steps in processes, the learner runs in a thread of this process.
+    """Train an agent that learns from replay: actors collect steps in processes, a thread of this process learns.
 
     Processes start by forkserver, or spawn. Both need the main part of the script under
     `if __name__ == "__main__":`, unless `start_method="fork"` is given.
