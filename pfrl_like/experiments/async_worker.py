@@ -68,7 +68,7 @@ class Job:
         evaluator: Returns the arguments of the `Evaluator` of process 0; None for no evaluation.
         tells_evaluations: Whether process 0 sends the results of evaluations to the process that started all, which
             logs them.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None for none.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         profile: Folder for profiles; None for none.
         outcome: Folder in which process 0 saves its agent at the end; empty for none.
     """

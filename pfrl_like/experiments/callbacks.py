@@ -88,7 +88,7 @@ class Evaluation:
     Args:
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations.
         agent: Its statistics are kept with every score.
-        successful_score: Training ends once an evaluation reaches this score; None for none.
+        successful_score: Training ends once an evaluation reaches this score; None disables this.
         during_episode: Whether evaluation may take place during an episode.
     """
 

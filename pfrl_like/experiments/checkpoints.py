@@ -107,7 +107,7 @@ class Checkpoints:
         writes: Decides whether a failed write ends training; knows the files that are missing.
         at_end: Whether a checkpoint is also saved at the last step, if that is a multiple of `interval`.
         keep: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps all agents,
-            and everything else of the newest two checkpoints.
+            and the complete state of the newest two checkpoints.
         critical: Returns a context manager in which nothing is interrupted.
         goes_on_from: Checkpoint that training resumed from, with its step `t` and `references`, the files of buffers
             that belong to it; None for a new run.

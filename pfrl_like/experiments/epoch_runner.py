@@ -70,7 +70,7 @@ class EpochRunner:
         eval_n_episodes: Episodes of the evaluation after every epoch; 0 for none.
         snapshot_interval: Epochs between snapshots.
         keep_snapshots: Number of snapshots to keep, besides `best`; a run can resume from each of them. None keeps all
-            agents, and everything else of the newest two snapshots.
+            agents, and the complete state of the newest two snapshots.
         on_snapshot_failure: "raise" if a snapshot, table or trace that cannot be written ends training; "warn" if the
             failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
             snapshots stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`

@@ -205,7 +205,7 @@ class Evaluator:
         env: Environment, or vector environment, to evaluate in.
         n_steps: Steps of each evaluation; None with `n_episodes`.
         n_episodes: Episodes of each evaluation; None with `n_steps`.
-        eval_interval: Steps of training between evaluations.
+        eval_interval: Training steps between evaluations.
         outdir: Run directory; made if it is missing.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
@@ -272,7 +272,7 @@ class Evaluator:
             earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that resumes
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
-            self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
+            self.prev_eval_t = last - last % eval_interval  # an overdue evaluation still takes place
             self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
             if not self._scores.size:  # a run that resumes keeps its scores
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]

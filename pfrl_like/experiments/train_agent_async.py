@@ -82,16 +82,16 @@ def train_agent_async(
             environment to evaluate in. It may be a lambda.
         profile: Whether each process writes a profile of its running time, `profile-<process index>.out`.
         steps: Step, counted over all processes, at which training ends.
-        eval_interval: Steps between evaluations; None for none.
+        eval_interval: Training steps between evaluations; None for none.
         eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
         eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
         eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
             the statistics that evaluation hooks and TensorBoard get.
         max_episode_len: Steps after which an episode is cut off, in training and in evaluation; None for no limit.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its episodes
-            and time count on, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
-            earlier run left is moved to `outdir/earlier-...`.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None for none.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         agent: Agent that each process gets a copy of, such as `A3C` or `ACER`; not with `make_agent`.
         make_agent: Called in each process with its index.
         global_step_hooks: Called as (env, agent, t) after every step, in the process that made the step; every t occurs
@@ -112,7 +112,8 @@ def train_agent_async(
         grace: Seconds that processes get to end once training is over; the time of a running evaluation does not count.
             It must be longer than any step (for an actor including its wait for the learner), reset, save or hook, and
             any call of `make_env`. A process that takes longer is killed and named in the error. The limit is at most 2
-            s after another process has failed, and at most 0.5 s after Ctrl-C, SIGTERM or an error in this process.
+            seconds after another process has failed, and at most half a second after Ctrl-C, SIGTERM or an error in
+            this process.
         step_timeout: Seconds without a sign of life after which a process counts as hanging while training runs. Signs
             of life are steps of training and evaluation, and the construction of environment and agent. A hanging
             process ends training with an error, as any failure does; the error shows where the process was. None for no

@@ -166,14 +166,14 @@ def train_agent_offline(
         checkpoint_freq: Updates between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
             content of replay buffers is in `checkpoint_buffers/`. None for none.
         step_offset: Number of updates at which training starts, at most `steps`. Above 0 the run in `outdir` resumes:
-            its time counts on, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
+            its time continues, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
             earlier run left is moved to `outdir/earlier-...`.
         eval_env: Environment to evaluate in; None for no evaluation.
         eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
         eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
         eval_interval: Updates between evaluations.
         eval_max_episode_len: Steps after which an evaluation episode is cut off; None for no limit.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None for none.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         step_hooks: Called as (eval_env, agent, t) after every update.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
@@ -184,15 +184,14 @@ def train_agent_offline(
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of the loop after every update, after logging and evaluation; `clock.stop()` ends
             training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`,
-            too.
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
         loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
         resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
             run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
             before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
             uninterrupted run, the log gives the reasons.
         keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and everything else of the newest two checkpoints.
+            all agents, and the complete state of the newest two checkpoints.
         on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
             the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
             checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`

@@ -169,18 +169,17 @@ def train(
         logger: Logger of this run.
         hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
             training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`,
-            too.
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
         loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
             content of replay buffers is in `checkpoint_buffers/`. None for none.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its episodes
-            and time count on, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
-            earlier run left is moved to `outdir/earlier-...`.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
             progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
             a function that makes such an object from the step at which training starts; `resume` determines that step.
-        successful_score: Training ends once an evaluation reaches this score; None for none.
+        successful_score: Training ends once an evaluation reaches this score; None disables this.
         step_hooks: Called as (env, agent, t) after every step.
         eval_during_episode: Whether evaluation may take place during an episode; it then needs an environment of its
             own.
@@ -190,7 +189,7 @@ def train(
         resume: Whether to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already
             loaded.
         keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and everything else of the newest two checkpoints.
+            all agents, and the complete state of the newest two checkpoints.
         on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
             the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
             checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`

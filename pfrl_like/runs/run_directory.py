@@ -105,7 +105,7 @@ def set_aside(
         training: Whether to move the files of training.
         evaluation: Whether to move the files of evaluation.
         tensorboard: Whether to move TensorBoard files; those of a run that resumes stay.
-        in_vain: Whether the run was asked to resume from a checkpoint and there is none.
+        in_vain: Whether the run should have resumed and no checkpoint exists.
 
     Raises:
         CheckpointError: If a file cannot be moved; the next start moves the rest.
