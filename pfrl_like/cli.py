@@ -1,4 +1,4 @@
-"""The commands: `replay-crash DIR` makes a refused update again, `diff-runs A B` says where two runs differ."""
+"""Command line: `replay-crash DIR` repeats a refused update, `diff-runs A B` finds the first difference of two runs."""
 
 import argparse
 import os
@@ -15,10 +15,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        argv: Its name and arguments; None takes those of this process.
+        argv: Name of the command and its arguments; None takes those of this process.
 
     Returns:
-        Exit status: 0 or 1 is the command's answer, 2 an error, which is printed to stderr.
+        Exit status: 0 or 1 is the answer of the command, 2 is an error, which is printed to stderr.
     """
     parser = argparse.ArgumentParser(prog="python -m pfrl_like", description="Looks at what runs have left.")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
@@ -47,9 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _replay(arguments: argparse.Namespace) -> int:
     """Starts the program of the run again, which makes the agent.
 
-    The agent is loaded from the record, and the update is made again from its minibatch and random streams. Nothing is
-    written into the run directory by this library; what the program itself writes is its own business. Exit status: 0
-    if the update is refused again, 1 if not.
+    The agent is loaded from the record. The update is repeated with the recorded minibatch and random streams. This
+    library writes nothing into the run directory; the program itself still may. Exit status: 0 if the update is refused
+    again, 1 if not.
     """
     directory = os.path.abspath(arguments.directory)
     record = read_crash(directory)
@@ -62,18 +62,19 @@ def _replay(arguments: argparse.Namespace) -> int:
     return 0 if again else 1
 
 
-#: Steps after a loss that differs in which tensors are looked for: where gradients are clipped, they may be the same.
+#: Steps after the first differing loss in which differing tensors are searched; gradient clipping can make tensors
+#: equal although the losses differ.
 _BEYOND = 1000
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     """Compares the traces of two runs, and their run.json.
 
-    Traces hold checksums of observations, actions, rewards and losses at every step and of the agent's tensors at every
-    checkpoint. Where a closer look can tell more (what differs first is a loss, or tensors between two checkpoints),
-    both programs are started again and train from the last checkpoint at which all was the same, or from the start,
-    until tensors differ; nothing is written into the run directories by this library then. Exit status: 0 if the traces
-    are the same as far as both go, 1 if not.
+    Traces hold checksums of observations, actions, rewards and losses at every step, and of the agent's tensors at
+    every checkpoint. If the first difference is a loss, or tensors between two checkpoints, a rerun can tell more. Then
+    both programs are started again and train from the last checkpoint at which everything was equal, or from the start,
+    until tensors differ. This library writes nothing into the run directories during the rerun. Exit status: 0 if the
+    traces are equal over their common length, 1 if not.
     """
     outdirs = arguments.a, arguments.b
     record, tensors = first_record(*outdirs), first_tensors(*outdirs)
@@ -86,7 +87,7 @@ def _compare(arguments: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 found = look_closely(outdirs, scratch, *interval, known=record)
-            except (RerunError, CheckpointError) as error:  # which is no reason to tell less
+            except (RerunError, CheckpointError) as error:  # the answer without the rerun is still printed
                 found = Found(f"there is no closer look: {error}")
         print(f"again: {found.text}")
     print("what may explain it:")
@@ -96,7 +97,7 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
-    """The steps from and up to which a closer look at two runs is taken."""
+    """The first and the last step of the interval that a rerun of both programs examines."""
     since, known = max(tensors.same, 0), tensors.t if tensors.differs else record.last
     if record.differs and record.t <= known and not record.asks_for_tensors:
         return min(since, record.t - 1), record.t
@@ -106,6 +107,6 @@ def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
 
 
 def tells_more_in(record: Parting, tensors: Parting, since: int, until: int) -> bool:
-    """Whether a closer look at an interval can tell more than is known."""
+    """True if a rerun of the interval can tell more than the traces do."""
     is_in_tensors = not record.differs or 0 <= tensors.t < record.t
     return (is_in_tensors or record.asks_for_tensors) and until > since + 1

@@ -1,4 +1,4 @@
-"""Recorders of metrics: CSV, TensorBoard, Weights & Biases, MLflow, or a file of text."""
+"""Loggers of metrics: CSV files, TensorBoard, and the adapters that `fit` of an estimator logs to."""
 
 import contextlib
 import csv
@@ -19,22 +19,22 @@ from pfrl_like.storage.json_file import dump_json
 
 _LOGGER = logging.getLogger(__name__)
 
-#: The columns before those of the metrics.
+#: Columns that precede those of the metrics.
 _OWN = ["step", "elapsed"]
 #: Seconds between writes to the file, so that short episodes do not wait for the disk.
 FLUSH_INTERVAL = 1.0
 
 
 class CSVLogger:
-    """Writes a line for every call: step, seconds since the start, and the metrics.
+    """Writes a row for every call: step, seconds since the start, and the metrics.
 
     Args:
-        path: The file; what it held is replaced.
-        append: Whether to keep what it held and go on below.
-        elapsed: Seconds that had passed before.
+        path: The file. Its content is replaced, unless `append` is True.
+        append: Whether to keep the content of the file and add rows to it.
+        elapsed: Seconds that earlier parts of the run took; the column "elapsed" counts from there.
 
     Attributes:
-        writes_to: The file, so that a runner can say what becomes of a failure.
+        writes_to: The file, in a tuple. A runner sets on it how failed writes are handled.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, append: bool = False, elapsed: float = 0.0) -> None:
@@ -47,7 +47,7 @@ class CSVLogger:
         self._start = self._flushed - elapsed
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Write a line; the first one of a file sets the columns. Secrets in texts are masked.
+        """Write a row; the first row of a file sets the columns. Secrets in texts are masked.
 
         Raises:
             ValueError: If the metrics have other names than the columns.
@@ -68,23 +68,26 @@ class CSVLogger:
             self._flushed = now
 
     def push(self) -> None:
-        """Let the file hold all lines, as soon as it can."""
+        """Write the buffered rows to the file; a runner decides how a failure is handled."""
         self._file.push()
 
     def flush(self) -> None:
-        """Let the file hold all lines.
+        """Write all rows to the file.
 
         Raises:
-            CheckpointError: If that cannot be.
+            CheckpointError: If the file cannot be written.
         """
         self._file.flush()
 
     def saved_state(self) -> dict[str, Any]:
-        """The seconds that have passed, and the metrics that the file has columns of."""
+        """The elapsed seconds and the names of the metrics in the file's columns."""
         return {"elapsed": time.monotonic() - self._start, "names": self._names}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Go on counting where `saved_state` was asked for; a first line that has been damaged since is mended."""
+        """Restore what `saved_state` returned.
+
+        The elapsed time continues from the saved value. A header that was damaged since then is repaired.
+        """
         self._start = time.monotonic() - state["elapsed"]
         names = state.get("names")
         if names and self._names and names != self._names and len(names) == len(self._names):
@@ -97,12 +100,12 @@ class CSVLogger:
                 self._file.replace(header.getvalue().encode() + file.read().partition(b"\n")[2])
 
     def close(self) -> None:
-        """Write the rest and close the file."""
+        """Write the remaining rows and close the file."""
         self._file.close()
 
 
 def _columns_of(path: str | os.PathLike[str]) -> list[str]:
-    """The metrics that a file has columns of."""
+    """The names of the metrics in the columns of a file."""
     with open(path, newline="", encoding="utf-8") as file:
         return next(csv.reader(file))[len(_OWN) :]
 
@@ -111,16 +114,17 @@ Pairs = Sequence[tuple[str, Any]]
 
 
 class TensorBoardLogger:
-    """Writes TensorBoard event files, until it cannot.
+    """Writes TensorBoard event files, until a write fails.
 
     Args:
-        directory: Where they go.
-        step_offset: Step that a run goes on from: TensorBoard hides what older files in the directory have beyond it.
-            0 hides nothing.
-        suffix: Ends the name of the file.
+        directory: Directory of the event files.
+        step_offset: Step from which a run resumes. TensorBoard hides later steps that older files in the directory
+            have. 0 hides nothing.
+        suffix: Suffix of the file names.
 
     Attributes:
-        told: Gives a context to write in, where a runner says what becomes of a failure.
+        told: Returns a context manager to write in. A runner sets it to handle failures to write.
+        writes_to: This logger, in a tuple. A runner sets on it how failed writes are handled.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -145,10 +149,10 @@ class TensorBoardLogger:
         """Write an evaluation under PFRL's names: agent/..., env/..., eval/... and extras/meanplusstdev, ...minusstdev.
 
         Args:
-            step: Steps of training so far.
-            agent_stats: (name, value) pairs.
-            eval_stats: What `eval_performance` gave.
-            env_stats: (name, value) pairs.
+            step: Training steps so far.
+            agent_stats: The agent's statistics, (name, value) pairs.
+            eval_stats: Statistics of the evaluation, as `eval_performance` returns them.
+            env_stats: The environment's statistics, (name, value) pairs.
         """
         scalars = {f"agent/{name}": value for name, value in agent_stats}
         scalars |= {f"env/{name}": value for name, value in env_stats}
@@ -159,12 +163,12 @@ class TensorBoardLogger:
         self.push()
 
     def push(self) -> None:
-        """Let the files hold all that was logged."""
+        """Write everything that was logged to the files."""
         with self._writing():
             self._writer.flush()
 
     def close(self) -> None:
-        """Write the rest and close the files."""
+        """Write the remaining metrics and close the files."""
         with self._writing():
             self._writer.close()
 
@@ -175,7 +179,10 @@ class TensorBoardLogger:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """What TensorBoard cannot write ends its thread, and with it everything that would come after."""
+        """A context manager for writes, which turns an `OSError` into a `CheckpointError`.
+
+        A failed write ends TensorBoard's thread, so that all later metrics are lost, too.
+        """
         with self.told("what TensorBoard shows"):
             try:
                 yield
@@ -185,64 +192,64 @@ class TensorBoardLogger:
 
 
 class LoggingStrategy(enum.Enum):
-    """When metrics are written: at the end of every epoch, or every so many steps as well."""
+    """When metrics are written: at the end of every epoch only, or every n steps as well."""
 
     EPOCH = "epoch"
     STEPS = "steps"
 
 
 class LoggerAdapter(Protocol):
-    """Takes the parameters, metrics and models of one fitting."""
+    """Receives the parameters, metrics and models of one fit."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
-        """Take in what is fitted, values that JSON has."""
+        """Receive the parameters of the algorithm, which JSON can represent."""
 
     def before_write_metric(self, epoch: int, step: int) -> None:
-        """Called before the metrics of a step."""
+        """Called before the metrics of a step are written."""
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Take in a metric."""
+        """Receive a metric."""
 
     def after_write_metric(self, epoch: int, step: int) -> None:
-        """Called after the metrics of a step."""
+        """Called after the metrics of a step were written."""
 
     def save_model(self, epoch: int, algo: Any) -> None:
-        """Save what is fitted, by its `save`."""
+        """Save the algorithm by its method `save`."""
 
     def close(self) -> None:
-        """Called once, at the end."""
+        """Called once, at the end of the fit."""
 
 
 class LoggerAdapterFactory(Protocol):
-    """Makes an adapter for each fitting."""
+    """Makes an adapter for each fit."""
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
-        """An adapter.
+        """Make an adapter.
 
         Args:
-            algo: What is fitted.
-            experiment_name: Name of the fitting.
+            algo: The algorithm that is fitted.
+            experiment_name: Name of the fit.
             n_steps_per_epoch: Steps of an epoch.
         """
 
 
 class NoAdapter:
-    """An adapter that keeps nothing; base of those that keep some of what comes."""
+    """An adapter that discards everything; the base class of adapters that keep a part of it."""
 
     def write_params(self, params: Mapping[str, Any]) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     def before_write_metric(self, epoch: int, step: int) -> None:
         """Do nothing."""
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     def after_write_metric(self, epoch: int, step: int) -> None:
         """Do nothing."""
 
     def save_model(self, epoch: int, algo: Any) -> None:
-        """Keep nothing."""
+        """Do nothing."""
 
     def close(self) -> None:
         """Do nothing."""
@@ -252,7 +259,7 @@ class FileAdapter(NoAdapter):
     """Writes `params.json`, `model_<epoch>.d3` and for each metric `<name>.csv` with epoch, step and value.
 
     Args:
-        directory: Where they go; made if it is missing. Files of these names are replaced.
+        directory: Directory of the files; made if it is missing. Files of these names are replaced.
     """
 
     def __init__(self, directory: str) -> None:
@@ -261,12 +268,12 @@ class FileAdapter(NoAdapter):
         self._begun: set[str] = set()
 
     def write_params(self, params: Mapping[str, Any]) -> None:
-        """Write `params.json`, without secrets."""
+        """Write `params.json` with secrets masked."""
         path = os.path.join(self.directory, "params.json")
         atomic_write(path, dump_json(masked(params), path))
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Add a line to the metric's file, of which the first one makes a new file."""
+        """Append a row to the metric's file; the first row of each metric begins a new file."""
         new = name not in self._begun
         self._begun.add(name)
         path = os.path.join(self.directory, f"{name}.csv")
@@ -277,7 +284,7 @@ class FileAdapter(NoAdapter):
             writer.writerow([epoch, step, value])
 
     def save_model(self, epoch: int, algo: Any) -> None:
-        """Save it beside the metrics."""
+        """Save the algorithm in the same directory as the metrics."""
         algo.save(os.path.join(self.directory, f"model_{epoch}.d3"))
 
 
@@ -285,7 +292,7 @@ class TensorBoardAdapter(NoAdapter):
     """Writes metrics for TensorBoard.
 
     Args:
-        directory: Where its files go.
+        directory: Directory of the event files.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -295,11 +302,11 @@ class TensorBoardAdapter(NoAdapter):
         self._logger = TensorBoardLogger(directory)
 
     def write_metric(self, epoch: int, step: int, name: str, value: float) -> None:
-        """Write it."""
+        """Write a metric."""
         self._logger.log(step, {name: value})
 
     def close(self) -> None:
-        """Write the rest."""
+        """Write the remaining metrics and close the files."""
         self._logger.close()
 
 
@@ -313,7 +320,7 @@ def _handed_on(name: str) -> Callable[..., None]:
 
 
 class SeveralAdapters:
-    """Hands everything on to several adapters.
+    """Passes everything to several adapters.
 
     Args:
         adapters: The adapters.
@@ -331,45 +338,45 @@ class SeveralAdapters:
 
 
 class FileAdapterFactory:
-    """Makes a `FileAdapter` for the directory `root_dir/<name of the fitting>`.
+    """Makes a `FileAdapter` for the directory `root_dir/<name of the fit>`.
 
     Args:
-        root_dir: Where the directories lie.
+        root_dir: Parent of the directories.
     """
 
     def __init__(self, root_dir: str = "d3rlpy_logs") -> None:
         self.root_dir = root_dir
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
-        """The adapter."""
+        """Make the adapter."""
         return FileAdapter(os.path.join(self.root_dir, experiment_name))
 
 
 class TensorboardAdapterFactory:
-    """Makes a `TensorBoardAdapter` for the directory `root_dir/runs/<name of the fitting>`.
+    """Makes a `TensorBoardAdapter` for the directory `root_dir/runs/<name of the fit>`.
 
     Args:
-        root_dir: Where the directories lie.
+        root_dir: Parent of the directory `runs`.
     """
 
     def __init__(self, root_dir: str = "tensorboard_logs") -> None:
         self.root_dir = root_dir
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
-        """The adapter."""
+        """Make the adapter."""
         return TensorBoardAdapter(os.path.join(self.root_dir, "runs", experiment_name))
 
 
 class NoopAdapterFactory:
-    """Makes adapters that keep nothing."""
+    """Makes adapters that discard everything."""
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
-        """The adapter."""
+        """Make the adapter."""
         return NoAdapter()
 
 
 class CombineAdapterFactory:
-    """Makes the adapters of several factories, which all get everything.
+    """Combines the adapters of several factories; each of them gets everything.
 
     Args:
         factories: The factories.
@@ -379,20 +386,20 @@ class CombineAdapterFactory:
         self.factories = factories
 
     def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> LoggerAdapter:
-        """The adapter."""
+        """Make the adapter."""
         return SeveralAdapters([each.create(algo, experiment_name, n_steps_per_epoch) for each in self.factories])
 
 
 class MetricsLogger(Protocol):
-    """Takes numbers about one run."""
+    """Receives the metrics of one run."""
 
     def log(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Take in some metrics.
+        """Log some metrics.
 
         Args:
             step: Environment steps so far.
-            metrics: Numbers by name, the same names every time.
+            metrics: Values by name. The names are the same in every call.
         """
 
     def close(self) -> None:
-        """Write what has not been written yet; called once, at the end of the run."""
+        """Write the remaining metrics; called once, at the end of the run."""

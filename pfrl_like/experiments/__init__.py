@@ -1,4 +1,4 @@
-"""Running agents: training, evaluation, and the directories in which runs are recorded."""
+"""Runners: training, evaluation, and the directories that record runs."""
 
 from pfrl_like.debug.crash_replay import replay_crash
 from pfrl_like.experiments.collect_demonstrations import collect_demonstrations

@@ -1,4 +1,4 @@
-"""`AsyncWorkers`: the source of the training loop that only watches processes train."""
+"""`AsyncWorkers`, a source of the training loop that watches training processes, and the agents it saves."""
 
 import logging
 import os
@@ -17,27 +17,30 @@ from pfrl_like.processes import Countdown, Failure, Finished, Workers
 from pfrl_like.runs.loop import Clock, Episode
 from pfrl_like.utils.plain_values import from_json
 
-#: Seconds between two looks at the events; that processes get at most to end after one of them has failed; after
-#: Ctrl-C, SIGTERM or an error in this process; and that those which are interrupted get for saying where they were.
+#: Seconds between two checks of the events; seconds that processes get at most to end after one of them has failed, and
+#: after Ctrl-C, SIGTERM or an error in this process; and seconds for interrupted processes to send tracebacks.
 GLANCE, GRACE, PROMPT, LAST_WORDS = 0.1, 2.0, 0.5, 1.0
 
 
 class AsyncWorkers:
-    """Processes that train, seen from the one that started them.
+    """Training processes, as seen from the process that started them.
 
     Args:
-        job: What they do; there is one for each of its seeds.
+        job: Job of the processes; one process is started for each of its seeds.
         stop_event: Ends training when it is set; None for none.
-        exception_event: Ends training with an error when it is set; its `error`, if any, is told. None for none.
+        exception_event: Ends training with an error when it is set; the error contains its attribute `error`, if it has
+            one. None for none.
         logger: Gets a line for every score.
         start_method: How processes start.
-        grace: Seconds that they get to end once training is over, or after the last step of an evaluation.
-        step_timeout: Seconds within which each has to show a sign of life before; None is for ever.
+        grace: Seconds that processes get to end once training is over; each step of an evaluation restarts this time.
+        step_timeout: Seconds without a sign of life after which a process counts as hanging while training runs; None
+            for no limit.
 
     Attributes:
-        tensorboard: Gets the results of evaluations; None if nothing does.
-        statistics: Of process 0's agent, as last told; None before.
-        state: What that agent saves beside the attributes that are shared; None before, or if it has none.
+        tensorboard: Gets the results of evaluations; None for none.
+        statistics: Latest statistics of process 0's agent; None before the first.
+        state: Latest state that process 0's agent saves besides the shared attributes; None before the first, or if it
+            has none.
     """
 
     def __init__(
@@ -57,12 +60,12 @@ class AsyncWorkers:
         self.state: dict[str, Any] | None = None
         self._reason = ""
         self._failures: dict[int | str, Failure] = {}
-        self._signs: dict[int, Any] = {}  # of life, seen last
-        self._countdowns: dict[int, Countdown] = {}  # since then
+        self._signs: dict[int, Any] = {}  # latest sign of life of each process
+        self._countdowns: dict[int, Countdown] = {}  # started at that sign
         self.workers = Workers(work, [(job,)] * len(job.seeds), start_method=start_method, name="actor")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Wait for news, a moment at most; steps that others have made are counted."""
+        """Wait for messages for a moment at most; set the clock to the steps that all processes have begun."""
         ended = self._listen(GLANCE)
         if self.exception_event is not None and self.exception_event.is_set():
             self._note_exception()
@@ -81,17 +84,17 @@ class AsyncWorkers:
         clock.between_episodes = False
         clock.t = self.counters.steps_begun
         if self.workers.running:
-            clock.t = max(min(clock.t, clock.steps - 1), clock.previous_t)  # the last step has still to be worked on
+            clock.t = max(min(clock.t, clock.steps - 1), clock.previous_t)  # the last step is not finished yet
         elif clock.t < clock.steps:
             clock.stop(self._reason)
         return ended
 
     def stop(self) -> None:
-        """Ask all processes to end after the step that they are at."""
+        """Ask all processes to end after their present step."""
         self.counters.stop.value = 1
 
     def close(self) -> None:
-        """End all processes, by force those that do not end when they are asked to, of which the log tells."""
+        """Ask all processes to end; kill those that do not, and log where they were."""
         try:
             if not self.workers.closed:
                 for index, failure in self._end(min(PROMPT, self.grace)).items():
@@ -126,7 +129,10 @@ class AsyncWorkers:
         self._failures.setdefault("learner", Failure(text, lines))
 
     def _hung(self, over: bool) -> frozenset[int]:
-        """The processes that have shown no sign of life for too long: what that is depends on whether all is over."""
+        """The processes without a sign of life for too long.
+
+        The limit is `grace` once training is over, else `step_timeout`.
+        """
         running = self.workers.running
         for index in running:
             sign = over, running, self.counters.beats[index]
@@ -138,15 +144,15 @@ class AsyncWorkers:
     def _end(
         self, seconds: float, hung: frozenset[int] = frozenset(), how: str = "did not end when training was over"
     ) -> dict[int | str, Failure]:
-        """Ask all processes to end, those that hang and, after some seconds, the others by force.
+        """Ask all processes to end; kill those that hang, and after some seconds the others that are still running.
 
         Args:
-            seconds: That the others get.
-            hung: Those that hang.
-            how: What these have done.
+            seconds: Seconds that the other processes get.
+            hung: Processes that hang.
+            how: Reason given for the processes that hang.
 
         Returns:
-            Those that were ended by force, and where they were.
+            The killed processes, with the reason and their tracebacks.
         """
         self.stop()
         self._interrupt(hung)
@@ -171,14 +177,14 @@ class AsyncWorkers:
         return bool(self.counters.saving.value) and 0 in self.workers.running
 
     def _listen_for(self, seconds: float, but: frozenset[int] = frozenset()) -> None:
-        """Listen until all processes but some have ended, for some seconds at most, and while one saves."""
+        """Receive messages until all processes except `but` have ended, for some seconds and while process 0 saves."""
         deadline = time.monotonic() + seconds
-        self._listen(0.0)  # to those that have ended meanwhile
+        self._listen(0.0)  # messages of processes that have ended meanwhile
         while self.workers.running - but and (time.monotonic() < deadline or self._saves()):
             self._listen(GLANCE)
 
     def _fail(self, late: dict[int | str, Failure]) -> NoReturn:
-        """Tell what has ended training, and of processes that did not end with it, which have had their time."""
+        """Raise an error about the failures that ended training, and about processes that did not end in time."""
         self.workers.close(hurry=True)
         failures = self._failures | late
         reasons = {who: failure.reason for who, failure in failures.items()}
@@ -187,7 +193,7 @@ class AsyncWorkers:
 
 
 class SharedAgent:
-    """An agent whose shared attributes other processes change.
+    """An agent whose shared attributes are trained by other processes.
 
     Args:
         agent: The agent of this process.
@@ -195,40 +201,40 @@ class SharedAgent:
     """
 
     def __init__(self, agent: Any, source: AsyncWorkers) -> None:
-        self.shared, self.source = agent, source  # its own counters are not those of the processes
+        self.shared, self.source = agent, source  # the agent's own counters are not those of the processes
 
     def save(self, dirname: str) -> None:
-        """Save the agent with what the processes have learnt up to now, at the step that they have come to.
+        """Save the agent with the present parameters and the present step of the processes.
 
-        What they do not share, such as running means, becomes that of process 0 at the end of its last episode.
+        Attributes that are not shared, such as running means, are those of process 0 after its last finished episode.
         """
         if self.source.state is not None:
             self.shared.restore_state(self.source.state)
-            stop_episode(self.shared)  # the running one is process 0's, and ends with it
+            stop_episode(self.shared)  # the running episode is process 0's, and is not resumed
         getattr(self.shared, "sync_parameters", lambda: None)()
         if hasattr(self.shared, "t"):
             self.shared.t = self.source.counters.steps_begun
         self.shared.save(dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Those of process 0, of the agent itself before these have come."""
+        """The latest statistics of process 0; those of the agent itself before the first."""
         return statistics_of(self.shared) if self.source.statistics is None else self.source.statistics
 
 
 class AgentOfProcess0:
-    """An agent that shares nothing: what process 0 leaves when it ends.
+    """The agent of process 0 in training without shared attributes; process 0 saves it when it ends.
 
     Args:
         source: The processes.
-        folder: Where process 0 saves its own.
-        logger: Told if process 0 could not save.
+        folder: Folder in which process 0 saves its agent.
+        logger: Gets a warning if process 0 could not save its agent.
     """
 
     def __init__(self, source: AsyncWorkers, folder: str, logger: logging.Logger) -> None:
         self.source, self.folder, self.logger = source, folder, logger
 
     def save(self, dirname: str) -> None:
-        """End all processes, and copy what process 0 has saved."""
+        """End all processes, and copy the agent that process 0 has saved."""
         self.source.close()
         if os.path.isdir(self.folder):
             shutil.copytree(self.folder, dirname, dirs_exist_ok=True)
@@ -236,5 +242,5 @@ class AgentOfProcess0:
             self.logger.warning("Process 0 ended without saving its agent, so that %s was not written", dirname)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Those of process 0."""
+        """The latest statistics of process 0; empty before the first."""
         return self.source.statistics or []

@@ -1,4 +1,4 @@
-"""What a process of asynchronous training does: the serial loop on a clock that all processes share."""
+"""The worker process of asynchronous training: the serial loop on a clock that all processes share."""
 
 import contextlib
 import cProfile
@@ -19,20 +19,20 @@ from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.utils.plain_values import to_json
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: JSON values within each other that what an agent tells may be.
+#: Most levels of nested JSON values in an agent's saved state.
 _LEVELS = 100
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What the processes share.
+    """Counters in memory that the processes share.
 
     Attributes:
-        totals: Steps that have been begun, and episodes that have ended; a `multiprocessing.Array`.
-        stop: 1 when all are to end; a raw `multiprocessing.Value`.
-        beats: Signs of life of each process: its steps, those of evaluation, and what it has made before; a raw
-            `multiprocessing.Array`.
-        saving: 1 while process 0 saves its agent at its end; as `stop`.
+        totals: Number of steps that have begun, and number of episodes that have ended; a `multiprocessing.Array`.
+        stop: 1 when all processes have to end; a raw `multiprocessing.Value`.
+        beats: Number of signs of life of each process: its steps, those of evaluation, and the parts it constructs
+            before; a raw `multiprocessing.Array`.
+        saving: 1 while process 0 saves its agent at its end; a raw `multiprocessing.Value`.
     """
 
     totals: Any
@@ -42,34 +42,35 @@ class Counters:
 
     @property
     def steps_begun(self) -> int:
-        """The first of `totals`, read without its lock, which a process that was killed may have kept."""
+        """The first of `totals`, read without its lock, which a killed process may still hold."""
         return int(self.totals.get_obj()[0])
 
     def beat(self, index: int) -> None:
-        """Say that a process goes on."""
+        """Count a sign of life of a process."""
         self.beats[index] += 1
 
 
 @dataclass(frozen=True)
 class Job:
-    """What every process is told.
+    """The job that every process gets.
 
     Attributes:
-        counters: Shared with the other processes.
+        counters: Counters shared with the other processes.
         make_env: Called as (process index, test=).
         make_agent: Called as (process index); None if `agent` is given.
-        agent: The agent itself, of which every process has a copy.
-        shared: Attributes of it that are the same in all processes, by name.
-        seeds: Of the random streams, one for each process.
-        steps: Steps of all processes together.
-        step_offset: Step at which they start.
-        max_episode_len: Steps after which an episode is cut off.
-        global_step_hooks: Called as (env, agent, t) after every step.
-        evaluator: Arguments of the `Evaluator` of process 0; None for no evaluation.
-        tells_evaluations: Whether its results are reported, since the process that started all writes them.
-        successful_score: Score that ends training.
+        agent: The agent itself, of which every process gets a copy.
+        shared: Attributes of the agent that all processes share, by name.
+        seeds: Seeds of the random streams, one for each process.
+        steps: Step, counted over all processes, at which training ends.
+        step_offset: Step at which training starts.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        global_step_hooks: Returns the hooks that are called as (env, agent, t) after every step.
+        evaluator: Returns the arguments of the `Evaluator` of process 0; None for no evaluation.
+        tells_evaluations: Whether process 0 sends the results of evaluations to the process that started all, which
+            logs them.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         profile: Folder for profiles; None for none.
-        outcome: Folder where process 0 saves its agent at the end, which nobody else has; empty for none.
+        outcome: Folder in which process 0 saves its agent at the end; empty for none.
     """
 
     counters: Counters
@@ -90,10 +91,10 @@ class Job:
 
 
 class SharedClock(Clock):
-    """The clock of one process: `t` is the number that its latest step has among those of all.
+    """The clock of one process; `t` is the number of its latest step, counted over all processes.
 
     Args:
-        job: What the process is told.
+        job: Job of the process.
     """
 
     def __init__(self, job: Job) -> None:
@@ -102,16 +103,16 @@ class SharedClock(Clock):
 
     @property
     def done(self) -> bool:
-        """Whether training is over, here or everywhere."""
+        """True if training is over, in this process or in all."""
         return super().done or self.asked_to_stop
 
     @property
     def asked_to_stop(self) -> bool:
-        """Whether all processes are to end."""
+        """True if all processes have to end."""
         return bool(self.counters.stop.value)
 
     def take_step(self) -> bool:
-        """Take the number of the next step; False if there is none left."""
+        """Take the number of the next step; return False if no steps are left."""
         with self.counters.totals.get_lock():
             t = self.counters.totals[0]
             if t < self.steps:
@@ -120,33 +121,33 @@ class SharedClock(Clock):
         return bool(t < self.steps)
 
     def count_episodes(self) -> None:
-        """Add the episodes that have ended here to those of all."""
+        """Add the episodes that ended in this process to the total."""
         with self.counters.totals.get_lock():
             self.counters.totals[1] += len(self.ended)
             self.episodes = self.counters.totals[1]
 
 
 class AsyncSource(SerialSource):
-    """One agent in one environment, beside others."""
+    """A source with one agent and one environment, for one of several processes."""
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """One step, if the others have left one."""
+        """Make one step, if any steps are left."""
         assert isinstance(clock, SharedClock)
         return super().tick(clock) if clock.take_step() else ()
 
 
 def work(channel: WaitingEnd, index: int, job: Job) -> None:
-    """Train until the steps are used up or all are to end; ("episode", t, episode), ("score", t, score) are reported.
+    """Train until the steps are used up or all processes have to end, and send messages.
 
-    So is ("evaluation", t, (statistics of the agent, of the returns, of the environment)), if that is asked for.
-
-    Process 0 also tells of its agent, whenever one of its episodes has ended and at the end: ("agent", t, (statistics,
-    what its agent saves beside the shared attributes, None without such)).
+    The messages are ("episode", t, episode), ("score", t, score) and ("stop", t, reason). If the job asks for it,
+    ("evaluation", t, (statistics of the agent, of the returns, of the environment)) is sent, too. Process 0 sends
+    ("agent", t, (statistics, state)) after each of its episodes and at the end; the state is what its agent saves
+    besides the shared attributes, or None if nothing is shared or it has none.
 
     Args:
-        channel: Where.
-        index: Which process this is.
-        job: What it is told.
+        channel: Channel for the messages.
+        index: Index of the process.
+        job: Job of the process.
     """
     torch.set_num_threads(1)
     set_random_seed(job.seeds[index])
@@ -169,7 +170,7 @@ def work(channel: WaitingEnd, index: int, job: Job) -> None:
     def tell_of_agent() -> None:
         if index == 0:
             tells = job.shared and hasattr(agent, "saved_state")
-            own = to_json(agent.saved_state(), _LEVELS) if tells else None  # its tensors by value
+            own = to_json(agent.saved_state(), _LEVELS) if tells else None  # tensors by value
             channel.send(("agent", clock.t, (_numbers(statistics_of(agent)), own)))
 
     def tell_of_evaluation(*, step: int, agent_stats: Any, eval_stats: Any, env_stats: Any, **_: Any) -> None:
@@ -204,7 +205,7 @@ def _numbers(statistics: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
 
 
 def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
-    """Evaluation that reports its scores, and ends training everywhere."""
+    """A callback that evaluates, sends the scores, and ends training in all processes if a score is good enough."""
 
     def evaluate(clock: Clock) -> None:
         assert isinstance(clock, SharedClock)
@@ -223,7 +224,7 @@ def _evaluation(evaluation: Evaluation, channel: WaitingEnd) -> Callback:
 
 @contextlib.contextmanager
 def _saved_in(folder: str, agent: Any, counters: Counters) -> Iterator[None]:
-    """Save the agent at the end, however that comes; an error of the block is the one that is told."""
+    """Save the agent at the end of the context, even after an error; a failure to save then does not hide the error."""
 
     def save() -> None:
         counters.saving.value = 1

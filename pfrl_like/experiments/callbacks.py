@@ -1,4 +1,4 @@
-"""Callbacks beside training: hooks, logs, evaluation, a progress bar. Each sees only the clock."""
+"""Callbacks of training: hooks, logs, evaluation, a progress bar. Each reads only the clock."""
 
 import collections
 import logging
@@ -20,7 +20,7 @@ from pfrl_like.runs.loop import Clock
 
 
 class StepHooks:
-    """Calls every hook as `hook(env, agent, t)` for every step, with the user's own environment."""
+    """Calls every hook as `hook(env, agent, t)` for every step; `env` is the user's own environment."""
 
     def __init__(self, hooks: Sequence[Callable[[Any, Any, int], Any]], env: Any, agent: Any) -> None:
         self.hooks, self.env, self.agent = hooks, env, agent
@@ -32,13 +32,13 @@ class StepHooks:
 
 
 class EpisodeLog:
-    """Writes a line for every finished episode: to the loggers, and to the logging module (serial runs).
+    """Logs every finished episode: to the metrics loggers and, in serial runs, to the logging module.
 
     Args:
-        agent: Asked for its statistics.
-        loggers: Where the metrics go.
-        logger: Where a line for people goes; None for none.
-        outdir: Named in that line.
+        agent: Its statistics are logged.
+        loggers: Loggers of the metrics.
+        logger: Gets a readable line; None for none.
+        outdir: Run directory named in that line.
     """
 
     def __init__(
@@ -78,18 +78,18 @@ class IntervalLog:
         return {"returns": [*self.returns]}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore what `saved_state` returned."""
         self.returns.extend(state["returns"])
 
 
 class Evaluation:
-    """Evaluates when it is due, and ends training when the score is good enough.
+    """Evaluates when it is due, and ends training once a score is good enough.
 
     Args:
-        evaluator: Object with `evaluate_if_necessary(t=, episodes=)`, which gives a score if it was.
-        agent: Asked for its statistics.
-        successful_score: Score that ends training; None for none.
-        during_episode: Whether evaluation may interrupt an episode.
+        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations.
+        agent: Its statistics are kept with every score.
+        successful_score: Training ends once an evaluation reaches this score; None disables this.
+        during_episode: Whether evaluation may take place during an episode.
     """
 
     def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:
@@ -119,18 +119,24 @@ class Evaluation:
         return {"history": self.history}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Take up what `saved_state` gave, and say if the evaluator, which is a part of its own, cannot."""
+        """Restore what `saved_state` returned.
+
+        The evaluator is restored separately, as a part of the run.
+
+        Returns:
+            A message if the evaluator cannot be restored; else empty.
+        """
         self.history[:] = state["history"]
         known = hasattr(self.evaluator, "restore_state")
         return () if known else [f"evaluator: a {type(self.evaluator).__name__} has no restore_state"]
 
     def close(self) -> None:
-        """Close what the evaluator has opened."""
+        """Close the files of the evaluator."""
         close_all([self.evaluator])
 
 
 def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, suffix: str = "") -> None:
-    """Save an agent as `<outdir>/<t><suffix>`, without a trace in the random streams; nothing stays of a failure."""
+    """Save an agent as `<outdir>/<t><suffix>`; random streams are unaffected, and a failed save leaves no directory."""
     dirname = os.path.join(outdir, f"{t}{suffix}")
     if not hasattr(agent, "save"):
         logger.warning("The agent (%s) has no method save, so that %s was not written", type(agent).__name__, dirname)
@@ -139,7 +145,7 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
     try:
         with isolated_rng():
             agent.save(dirname)
-    except (CheckpointError, OSError):  # other errors may be told of what was saved before them
+    except (CheckpointError, OSError):  # after other errors what was saved so far stays, since they may refer to it
         if is_new:
             shutil.rmtree(dirname, ignore_errors=True)
         raise
@@ -147,38 +153,38 @@ def save_agent(agent: Any, t: int | str, outdir: str, logger: logging.Logger, su
 
 
 def statistics_of(agent: Any) -> list[tuple[str, Any]]:
-    """The (name, value) pairs of an agent or an environment, none of one that keeps none."""
+    """The (name, value) pairs of an agent or an environment; empty if it has no statistics."""
     statistics: Any = getattr(agent, "get_statistics", list)()
     return list(statistics) if isinstance(statistics, Iterable) else []
 
 
-#: Columns of the bar at most, and at least: it is left out where there are fewer.
+#: Largest and smallest number of columns of the bar; in less space it is left out.
 WIDTH, MIN_WIDTH = 24, 8
 
-#: What is left out where the line is too long, first to last.
+#: Parts that are left out of a line that is too long, in this order.
 DISPENSABLE = ("speed", "score", "return", "time")
 
 _SEPARATOR = "  "
-#: Seconds for which the line shows what `tell` was given.
+#: Seconds for which the line shows the text given to `tell`.
 TOLD_FOR = 10.0
 
 
 def wants_progress(progress: bool | None) -> bool:
-    """Whether to show progress; None means only on a terminal."""
+    """True if progress is shown; None shows it only on a terminal."""
     return sys.stderr.isatty() if progress is None else progress
 
 
 class Progress:
-    """Draws a bar on a terminal, as wide as that is, and prints a plain line now and then elsewhere.
+    """Draws a progress bar as wide as the terminal; without a terminal it prints a plain line at intervals.
 
     Args:
         steps: Step at which training ends.
-        step_offset: Step at which it starts.
-        evaluator: Its `max_score` is shown, if there is one.
-        stream: Where to write; None is the standard error stream.
-        clock: Gives the time in seconds.
-        last_words: Gives what is to be told at the end, if anything.
-        waits: Gives what the first update waits for, "" for nothing; asked for with every line.
+        step_offset: Step at which training starts.
+        evaluator: Its `max_score` is shown, if there is an evaluator.
+        stream: Stream to write to; None is the standard error stream.
+        clock: Returns the time in seconds.
+        last_words: Returns the message printed at the end, "" for none.
+        waits: Returns what the first update waits for, "" for nothing; called for every line.
     """
 
     def __init__(
@@ -207,7 +213,7 @@ class Progress:
         LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
-        """Show the clock, unless that was done a moment ago; `close` shows the last state."""
+        """Show the clock, unless it was shown a moment ago; `close` shows the last state."""
         self._last = clock
         if clock.ended:
             self.returns.extend(episode.total_reward for episode in clock.ended)
@@ -217,13 +223,13 @@ class Progress:
             self._write(clock, now)
 
     def tell(self, text: str) -> None:
-        """Show a text in the line, at once and for some seconds: of a compiler, which lets the run wait."""
+        """Show a text in the line at once and for some seconds, such as a notice that compilation delays the run."""
         self._told, self._told_at = text, self.now()
         if self._last is not None:
             self._write(self._last, self._told_at)
 
     def close(self) -> None:
-        """Leave the last state on the screen, and how training ended."""
+        """Leave the last state, and how training ended, on the screen."""
         LISTENERS.discard(self)
         clock = self._last
         if clock is None:
@@ -250,7 +256,7 @@ class Progress:
         if words := self._told if now - self._told_at < TOLD_FOR else self.waits():
             parts["told"] = words
         if self.is_terminal:
-            room = _columns(self.stream) - 1  # in the last column some terminals begin a new line
+            room = _columns(self.stream) - 1  # some terminals begin a new line in the last column
             text = _shortened(parts, room)
             self.stream.write(f"\r{self._bar(share, room - len(text))}{text}\x1b[K")
         else:
@@ -258,7 +264,7 @@ class Progress:
         self.stream.flush()
 
     def _bar(self, share: float, room: int) -> str:
-        """A bar and a space; empty where there is no room."""
+        """A bar and a space; empty if there is too little space."""
         width = min(WIDTH, room - 1)
         if width < MIN_WIDTH:
             return ""
@@ -267,16 +273,16 @@ class Progress:
 
 
 def _columns(stream: TextIO) -> int:
-    """Columns of the terminal that a stream writes to, which may change at any time."""
+    """The number of columns of a stream's terminal, which may change at any time."""
     try:
         columns = os.get_terminal_size(stream.fileno()).columns
-    except (OSError, ValueError):  # it has no descriptor, or that of no terminal
+    except (OSError, ValueError):  # the stream has no descriptor, or is not a terminal
         columns = 0
     return columns or shutil.get_terminal_size().columns
 
 
 def _shortened(parts: Mapping[str, str], room: int) -> str:
-    """As much of a line as fits."""
+    """A line without the parts that do not fit."""
     kept = dict(parts)
     for name in DISPENSABLE:
         if len(_SEPARATOR.join(kept.values())) <= room:

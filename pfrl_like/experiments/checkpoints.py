@@ -1,11 +1,12 @@
-"""Checkpoints of a run: all that another process needs to go on as if the run had not stopped.
+"""Checkpoints of a run: everything that another process needs to resume as if the run had not stopped.
 
     <t>_checkpoint/             the agent, as `agent.save` writes it
-    <t>_checkpoint/run/         what else the run depends on, see `RunState`, and which files of buffers belong to it
-    checkpoint_buffers/<name>/  of all checkpoints: what replay buffers hold, each part written once
+    <t>_checkpoint/run/         the rest of the run's state, see `RunState`, and the names of the buffer files it needs
+    checkpoint_buffers/<name>/  the content of replay buffers, shared by all checkpoints; each part is written once
 
-What is in `run/` is written last, at one instant: before it there is no checkpoint; without a `run/` there is an agent
-alone. A checkpoint whose name is needed again is `<t>_previous` until another one has taken its place.
+`run/` is written last, by one atomic operation, which completes the checkpoint. A directory without a `run/` holds an
+agent only. If the name of a checkpoint is needed again, the old one is called `<t>_previous` until the new one is
+complete.
 """
 
 import contextlib
@@ -39,9 +40,9 @@ from pfrl_like.storage.attributes import Owner, limits_of
 from pfrl_like.storage.manifest import MANIFEST, MAX_MANIFEST
 
 RUN, BUFFERS, KIND = "run", "checkpoint_buffers", "run"
-#: Checkpoints that can be gone on from where all agents are kept: if the newest one is damaged, the one before serves.
+#: Number of complete checkpoints if all agents are kept: if the newest one is damaged, the one before is used.
 _RESUMABLE = 2
-#: Of one step the last is the best: the end may break an episode off.
+#: In ascending preference among those of one step; the end of a run may cut an episode off.
 _KINDS = ("previous", "finish", "checkpoint", "except")
 _PREVIOUS = "_previous"
 _NAME = re.compile(rf"(\d+)_(?:{'|'.join(_KINDS)})")
@@ -49,10 +50,10 @@ _GONE = re.compile(r"\.tmp-gone-[0-9]+-[0-9a-f]{8}")
 
 
 class Saved(NamedTuple):
-    """An agent in a run directory.
+    """A saved agent in a run directory.
 
     Attributes:
-        t: The step it is named after.
+        t: Step in the name of its directory.
         path: Its directory.
     """
 
@@ -61,19 +62,19 @@ class Saved(NamedTuple):
 
     @property
     def is_checkpoint(self) -> bool:
-        """Whether there is more than the agent."""
+        """True if the rest of the run's state is saved, too."""
         return has_manifest(os.path.join(self.path, RUN))
 
     @property
     def is_broken_off(self) -> bool:
-        """Whether the save of a checkpoint, or of an agent, did not come to its end, so that nobody was told of one."""
+        """True if the save of a checkpoint, or of an agent, was not completed."""
         return not self.is_checkpoint and (os.path.isdir(os.path.join(self.path, RUN)) or is_unfinished(self.path))
 
     def state(self, agent: Any = None) -> dict[str, Any]:
-        """What is saved beside agent and buffers, after a check of all files but those of buffers.
+        """The saved state besides agent and buffers; all files except those of buffers are verified first.
 
         Args:
-            agent: What is to load the agent, by which the sizes of its files are checked first; None for any.
+            agent: Agent that will be loaded; the sizes of its files are checked against it. None checks no sizes.
 
         Raises:
             CheckpointError: If a file is missing, damaged or too large.
@@ -89,27 +90,27 @@ class Saved(NamedTuple):
 
 
 def saved_in(outdir: str) -> list[Saved]:
-    """The agents in a run directory, the newest one first."""
+    """The agents in a run directory, the newest first."""
     matches = filter(None, map(_NAME.fullmatch, names_in(outdir) if os.path.isdir(outdir) else []))
     found = [Saved(int(match[1]), os.path.join(outdir, match[0])) for match in matches]
     return sorted(found, key=lambda saved: (saved.t, _KINDS.index(saved.path.rpartition("_")[2])), reverse=True)
 
 
 class Checkpoints:
-    """Saves a run as `<t>_checkpoint` at every multiple of `interval`, that of the last step only if `at_end`.
+    """Saves a run as `<t>_checkpoint` at every multiple of `interval`; at the last step only if `at_end` is True.
 
     Args:
         agent: The agent.
-        state: What else is saved; None if only the agent is.
-        interval: Steps between checkpoints; None for none but those asked for by `save`.
+        state: The rest of the run's state; None saves only the agent.
+        interval: Steps between checkpoints; None saves only when `save` is called.
         outdir: Run directory.
-        writes: Decides whether a checkpoint that cannot be written ends training; tells what is saved.
-        at_end: Whether the last step may be a multiple that counts.
-        keep: Checkpoints that stay, of which each can be gone on from; None keeps all agents, and what else the newest
-            two need.
-        critical: Gives a context in which nothing is broken off.
-        goes_on_from: The checkpoint that training went on from, with its step `t` and `references`, the files of
-            buffers that belong to it; None if it began.
+        writes: Decides whether a failed write ends training; knows the files that are missing.
+        at_end: Whether a checkpoint is also saved at the last step, if that is a multiple of `interval`.
+        keep: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps all agents,
+            and the complete state of the newest two checkpoints.
+        critical: Returns a context manager in which nothing is interrupted.
+        goes_on_from: Checkpoint that training resumed from, with its step `t` and `references`, the files of buffers
+            that belong to it; None for a new run.
     """
 
     def __init__(
@@ -132,8 +133,8 @@ class Checkpoints:
         self._references: dict[str, Any] = dict(goes_on_from.references) if goes_on_from is not None else {}
         self._references_of: dict[str, Mapping[str, Any]] = {}
         self._saved_t = goes_on_from.t if goes_on_from is not None else None
-        self._name = ""  # of the last one
-        self._next = 0  # before this step nothing is due
+        self._name = ""  # of the last checkpoint
+        self._next = 0  # no checkpoint is due before this step
 
     def __call__(self, clock: Clock) -> None:
         if self.interval is None or clock.t < self._next:
@@ -141,7 +142,7 @@ class Checkpoints:
         self._next = clock.t - clock.t % self.interval + self.interval
         first = clock.previous_t - clock.previous_t % self.interval + self.interval
         *others, due = [*range(first, clock.t + 1, self.interval)] or [clock.steps + 1]
-        for passed in others if self.keep is None else ():  # in one tick with the last one
+        for passed in others if self.keep is None else ():  # multiples passed in the same tick as the last one
             with self._told(f"{passed}_checkpoint"):
                 save_agent(self.agent, passed, self.outdir, self.logger, suffix="_checkpoint")
         if due < clock.steps or (due == clock.steps and self.at_end):
@@ -151,12 +152,12 @@ class Checkpoints:
         """Save the run, between two ticks, as `<due><suffix>`.
 
         Args:
-            clock: Where it is.
+            clock: Clock of the run.
             suffix: "_checkpoint", "_finish" or "_except".
-            due: Step to name it after; None for that of the clock.
+            due: Step in the name; None for that of the clock.
 
         Raises:
-            CheckpointError: If something cannot be written and that stops training; what was saved before stays.
+            CheckpointError: If a file cannot be written and that ends training; earlier checkpoints stay.
         """
         name = f"{clock.t if due is None else due}{suffix}"
         with self._told(name):
@@ -169,7 +170,10 @@ class Checkpoints:
                 self.logger.info("Saved the run to %s", os.path.join(self.outdir, name))
 
     def save_interrupted(self, clock: Clock) -> None:
-        """Save a run that ends for an error or a signal as `<t>_except`: the whole, if it ended between two ticks."""
+        """Save a run that ended by an error or a signal as `<t>_except`.
+
+        The complete state is saved if the run ended between two ticks, else only the agent.
+        """
         if not clock.between_ticks or self.state is None:
             self._make_room(os.path.join(self.outdir, f"{clock.t}_except"))
             save_agent(self.agent, clock.t, self.outdir, self.logger, suffix="_except")
@@ -182,7 +186,7 @@ class Checkpoints:
         run = os.path.join(path, RUN)
         moved, is_new = self._make_room(path), not os.path.lexists(path)
         try:
-            make_directory(run)  # tells from now on that there is to be more than an agent
+            make_directory(run)  # marks the directory as an unfinished checkpoint
             with synced_together():
                 self._sync_tables()
                 buffers, unsaved = find_buffers(self.agent, self.state.source)
@@ -192,7 +196,7 @@ class Checkpoints:
                     for name, buffer in buffers.items()
                 }
                 self.agent.save(path)
-                if not has_manifest(path):  # an agent of the user's own
+                if not has_manifest(path):  # the user's own agent
                     for file in _files_of_agent(path):
                         sync_file(file)
             state |= {"agent": _stamp(path), "buffers": references}
@@ -200,7 +204,7 @@ class Checkpoints:
         except Exception:
             self._remove(path if is_new else run)
             if moved:
-                with contextlib.suppress(OSError):  # it serves under the other name, too
+                with contextlib.suppress(OSError):  # it can be loaded under the other name, too
                     os.rename(_previous(path), path)
             self._tidy(path)
             raise
@@ -211,25 +215,25 @@ class Checkpoints:
 
     @property
     def failure(self) -> str:
-        """Why the last save was none; empty if it was one."""
+        """The reason why the last save failed; empty if it succeeded."""
         return self.writes.lacking.get(self._name, "")
 
     @property
     def newest(self) -> str:
-        """Which save is the newest of those that came to their end, in words."""
+        """A text that names the newest complete save."""
         whole = (os.path.basename(saved.path) for saved in saved_in(self.outdir) if not saved.is_broken_off)
         return f"the newest that is saved is {next(whole, 'none')}"
 
     def _told(self, name: str) -> contextlib.AbstractContextManager[None]:
-        self.writes.lacking.pop(self._name, None)  # this one takes its place
+        self.writes.lacking.pop(self._name, None)  # replaced by the new save
         self._name = name
         return self.writes.told(name)
 
     def _make_room(self, path: str) -> bool:
-        """Keep a checkpoint that has this name under another one; tell if there was any."""
+        """Rename the checkpoint that has this name, if there is one; return True if there was one."""
         previous = _previous(path)
         if not Saved(0, path).is_checkpoint:
-            self._remove(os.path.join(path, RUN))  # of a save that was broken off
+            self._remove(os.path.join(path, RUN))  # of an incomplete save
             return False
         self._remove(previous)
         with named_errors(path, "renamed"):
@@ -244,7 +248,7 @@ class Checkpoints:
             self.logger.warning("beside %s, what nobody needs any more is not removed: %s", path, error)
 
     def _sync_tables(self) -> None:
-        """What the tables hold by now must be there whenever this checkpoint is."""
+        """Write all rows of the tables to disk, so that they exist whenever this checkpoint does."""
         assert self.state is not None
         try:
             self.state.flush()
@@ -256,7 +260,7 @@ class Checkpoints:
                 sync_file(path)
 
     def _forget(self) -> None:
-        """Remove the checkpoints that do not stay, and the files of buffers that no other one needs."""
+        """Remove checkpoints that are not kept, and files of buffers that no kept checkpoint needs."""
         whole = [saved for saved in saved_in(self.outdir) if saved.is_checkpoint]
         steps = sorted({saved.t for saved in whole}, reverse=True)[: self.keep or _RESUMABLE]
         for saved in (saved for saved in whole if saved.t not in steps):
@@ -266,11 +270,11 @@ class Checkpoints:
         folder = os.path.join(self.outdir, BUFFERS)
         for name in os.listdir(folder) if os.path.isdir(folder) else ():
             prune(os.path.join(folder, name), [one[name] for one in self._references_of.values() if name in one])
-        for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # of a writer that was killed meanwhile
+        for name in filter(_GONE.fullmatch, os.listdir(self.outdir)):  # left by a writer that was killed
             shutil.rmtree(os.path.join(self.outdir, name), ignore_errors=True)
 
     def _remove(self, path: str) -> None:
-        """Remove a directory, if it is there, which from the first moment on is none."""
+        """Remove a directory, if it exists, by first renaming it, so that no half-removed directory keeps its name."""
         gone = os.path.join(self.outdir, f".tmp-gone-{os.getpid()}-{secrets.token_hex(4)}")
         with contextlib.suppress(OSError):
             os.rename(path, gone)
@@ -281,7 +285,7 @@ class Checkpoints:
             return self._references_of[saved.path]
         try:
             references: Mapping[str, Any] = saved.state(self.agent)["buffers"]
-        except (CheckpointError, KeyError):  # nothing can go on from it
+        except (CheckpointError, KeyError):  # no run can resume from it
             references = {}
         return references
 
@@ -291,7 +295,7 @@ def _previous(path: str) -> str:
 
 
 def _stamp(path: str) -> str:
-    """What tells the agent in a directory from others: of this library's, the checksum of its manifest."""
+    """An identifier of the agent in a directory: the SHA-256 of its manifest or, without one, of its files."""
     manifest = os.path.join(path, MANIFEST)
     if os.path.lexists(manifest):
         return hashlib.sha256(read_bounded(manifest, MAX_MANIFEST)).hexdigest()
@@ -304,7 +308,7 @@ def _stamp(path: str) -> str:
 
 
 def _files_of_agent(path: str) -> list[str]:
-    """The files in its directory, in order, without those of `run/`."""
+    """The files of the agent's directory, sorted, without those of `run/`."""
     found = []
     for folder, folders, names in os.walk(path):
         if folder == path:

@@ -1,4 +1,4 @@
-"""Demonstrations: transitions of an agent that neither explores nor learns."""
+"""Collection of demonstrations: transitions of an agent that neither explores nor learns."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class _Recorder:
-    """Stands between the loop and the agent, and stores what passes, action masks included."""
+    """Wraps an agent in the loop, and stores its transitions with their action masks."""
 
     def __init__(self, agent: Any, append: Callable[..., None], stop: Callable[[], None]) -> None:
         self.agent, self.append, self.stop = agent, append, stop
@@ -46,14 +46,14 @@ def collect_demonstrations(
     max_episode_len: int | None = None,
     logger: logging.Logger | None = None,
 ) -> Any:
-    """Run an agent in evaluation mode and keep its transitions in `<outdir>/demonstrations.replay`.
+    """Run an agent in evaluation mode and save its transitions in `<outdir>/demonstrations.replay`.
 
     Args:
-        agent: The demonstrator.
+        agent: Agent that demonstrates.
         env: Environment of any of the forms that `as_gymnasium` takes.
         steps: Steps to record; None with `episodes`.
         episodes: Episodes to record; None with `steps`.
-        outdir: Where the file goes; made if it is missing.
+        outdir: Directory of the file; made if it is missing.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         logger: Gets a line for every episode.
 
@@ -62,7 +62,7 @@ def collect_demonstrations(
 
     Raises:
         ValueError: If both or neither of `steps` and `episodes` are given, or a number is out of range.
-        TypeError: If one is no integer, or `outdir` is no path.
+        TypeError: If a number is not an integer, or `outdir` is not a path.
     """
     from pfrl_like.replay_buffers import ReplayBuffer
 

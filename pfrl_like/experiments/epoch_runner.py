@@ -1,4 +1,4 @@
-"""Training in epochs, as an algorithm asks for them: the runner samples, evaluates, snapshots and resumes."""
+"""Training in epochs that an algorithm drives: the runner samples, evaluates, saves snapshots and resumes."""
 
 import logging
 import os
@@ -26,15 +26,16 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class EpochAlgorithm(Actor, Protocol):
-    """What the runner asks of an algorithm; `algos.OffPolicyRLAlgorithm` has it all.
+    """The interface that the runner needs of an algorithm; `algos.OffPolicyRLAlgorithm` implements it.
 
     Attributes:
-        agent: What is evaluated and saved.
-        env_spec: Has the spaces that it is made for.
-        max_path_length, max_eval_path_length: Steps after which episodes are cut off, in training and in evaluation.
+        agent: The agent that is evaluated and saved.
+        env_spec: Has the observation and action spaces that the algorithm is made for.
+        max_path_length: Steps after which a training episode is cut off; None for no limit.
+        max_eval_path_length: Steps after which an evaluation episode is cut off; None takes `max_path_length`.
         rollout_batch_size: Paths of a batch of samples.
         average_return: Its latest average return.
-        success_rate: Its latest share of successes.
+        success_rate: Its latest share of successful episodes.
     """
 
     agent: Any
@@ -46,38 +47,47 @@ class EpochAlgorithm(Actor, Protocol):
     success_rate: float
 
     def train(self, runner: Any) -> float:
-        """Train for all of `runner.step_epochs()`."""
+        """Train for all epochs of `runner.step_epochs()`."""
 
 
 class EpochRunner:
     """Runs an algorithm for epochs in an environment.
 
-    The run directory is that of `train_agent`, with `epochs.csv`, a line for every epoch, and `<t>_checkpoint`, the
-    checkpoint that training can go on from, after every `snapshot_interval` epochs and the last one. Attributes of the
-    algorithm that training changes go on, too, if they are numbers, flags, text, arrays, tensors, or lists, tuples and
-    dicts of such, and generators of random numbers; what else it keeps, it saves by `saved_state` and `restore_state`.
+    The run directory is that of `train_agent`, with `epochs.csv`, a row for every epoch. After every
+    `snapshot_interval` epochs and after the last one it gets a snapshot, the checkpoint `<t>_checkpoint`, from which
+    training can resume.
+
+    A resumed run also restores attributes of the algorithm that training changes. They have to be numbers, flags, text,
+    arrays, tensors, lists, tuples or dicts of such, or generators of random numbers. The algorithm saves any other
+    state by `saved_state` and `restore_state`.
 
     Args:
         algorithm: The algorithm.
         env: Environment to train in, of any of the forms that `as_gymnasium` takes.
         outdir: Run directory; made if it is missing.
-        eval_env: Environment to evaluate in; None for a fresh one of the same specification, else a deep copy.
+        eval_env: Environment to evaluate in; None for a new one of the same specification, else a deep copy of `env`,
+            else `env` itself. `run.json` records the choice.
         eval_n_episodes: Episodes of the evaluation after every epoch; 0 for none.
         snapshot_interval: Epochs between snapshots.
-        keep_snapshots: Snapshots that stay, as `keep_checkpoints` of `train_agent`.
-        on_snapshot_failure: As `on_checkpoint_failure` of `train_agent`.
+        keep_snapshots: Number of snapshots to keep, besides `best`; a run can resume from each of them. None keeps all
+            agents, and the complete state of the newest two snapshots.
+        on_snapshot_failure: "raise" if a snapshot, table or trace that cannot be written ends training; "warn" if the
+            failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
+            snapshots stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
+            and of the report never end training.
         logger: Logger of this run.
         hooks: Called with the `Clock` of the loop after every step; `clock.stop()` ends training after the epoch.
-        loggers: Further loggers of the metrics of episodes; closed at the end.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
 
     Attributes:
-        epoch: Epochs that are over.
-        step_itr: Iterations so far, which the algorithm counts.
-        step_path: Paths of the last iteration, for the algorithm to keep here.
+        epoch: Number of finished epochs.
+        step_itr: Number of iterations so far; the algorithm counts them.
+        step_path: Paths of the last iteration; the algorithm stores them here.
 
     Raises:
-        ValueError: If a number is out of range, or the environment has other spaces than the algorithm is made for.
-        TypeError: If the algorithm is none that is driven in epochs.
+        ValueError: If a number is out of range, or the spaces of the environment differ from those that the algorithm
+            is made for.
+        TypeError: If the algorithm is not an `EpochAlgorithm`.
     """
 
     def __init__(
@@ -113,15 +123,15 @@ class EpochRunner:
         self._table: CSVLogger | None = None
 
     def train(self, n_epochs: int, batch_size: int | None = None, *, resume: bool = False) -> float:
-        """Train up to an epoch, those before `restore` included.
+        """Train up to an epoch; epochs before `restore` count.
 
         Args:
             n_epochs: Epochs in all.
             batch_size: Steps of a batch of samples; None for `algorithm.rollout_batch_size` whole paths.
-            resume: Whether to `restore` first if anything was saved in `outdir`.
+            resume: Whether to call `restore` first if anything was saved in `outdir`.
 
         Returns:
-            What `algorithm.train` returns: the average return of the last epoch.
+            The result of `algorithm.train`: the average return of the last epoch.
         """
         check_counts(n_epochs=n_epochs)
         check_flags(resume=resume)
@@ -147,10 +157,10 @@ class EpochRunner:
                 parts=self._parts(), resume=goes_on_from or resume,
                 keep_checkpoints=self.keep_snapshots, on_checkpoint_failure=self.on_snapshot_failure,
             )  # fmt: skip
-        return average[0] if average else float("nan")  # of a program that was started again for another run
+        return average[0] if average else float("nan")  # NaN in a program that was started again for another run
 
     def step_epochs(self) -> Iterator[int]:
-        """The epochs' numbers; each is logged, evaluated and kept when the next one is asked for."""
+        """Yield the numbers of the epochs; each epoch is logged, evaluated and saved when the next one is requested."""
         _, clock, _ = self._walked
         while self.epoch < self._n_epochs and not clock.stopped:
             yield self.epoch
@@ -158,7 +168,7 @@ class EpochRunner:
             self._end_epoch(clock)
 
     def obtain_samples(self, itr: int) -> list[dict[str, Any]]:
-        """New paths of the algorithm in the environment; see `PathRecorder` for what they hold.
+        """Sample new paths of the algorithm in the environment; see `PathRecorder` for their content.
 
         Args:
             itr: Number of the iteration, for the log.
@@ -168,15 +178,15 @@ class EpochRunner:
         return self._recorder.walk(*self._walked, self.algorithm.rollout_batch_size, self._batch_size)
 
     def restore(self) -> int:
-        """Go back to the newest snapshot in `outdir` that is whole, with an algorithm made as the one that was saved.
+        """Load the newest complete snapshot in `outdir`; the algorithm has to be constructed like the saved one.
 
-        `train` then goes on as if it had not been stopped, as `train_agent` does with `resume=True`.
+        `train` then resumes as if it had not been stopped, like `train_agent` with `resume=True`.
 
         Returns:
-            Epochs that are over.
+            Number of finished epochs.
 
         Raises:
-            CheckpointError: If there is none, or it cannot be read.
+            CheckpointError: If there is no snapshot, or it cannot be read.
         """
         self._take_up()
         if self._restored is None:
@@ -184,7 +194,7 @@ class EpochRunner:
         return self.epoch
 
     def _take_up(self) -> None:
-        """Go back to the newest snapshot, if there is one."""
+        """Load the newest snapshot, if there is one."""
         agent = self.algorithm.agent
         made = Configuration(agent, self.env, None)
         checkpoint = newest_checkpoint(agent, None, self.outdir, self.logger, made)
@@ -195,21 +205,21 @@ class EpochRunner:
         self._restored = checkpoint
 
     def saved_state(self) -> dict[str, Any]:
-        """How many epochs and iterations are over, and the seconds that the table of epochs tells."""
+        """The numbers of finished epochs and iterations, and the state of the table of epochs."""
         assert self._table is not None
         return {"epoch": self.epoch, "step_itr": self.step_itr, "table": self._table.saved_state()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore what `saved_state` returned."""
         self.epoch, self.step_itr = int(state["epoch"]), int(state["step_itr"])
         if self._table is not None:
             self._table.restore_state(state["table"])
 
     def flush(self) -> None:
-        """Let the table of epochs hold all of them, which a snapshot presumes.
+        """Write all rows of the table of epochs to its file, as a snapshot requires.
 
         Raises:
-            CheckpointError: If that cannot be.
+            CheckpointError: If the file cannot be written.
         """
         if self._table is not None:
             self._table.flush()

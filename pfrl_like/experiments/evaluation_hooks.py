@@ -7,12 +7,12 @@ from pfrl_like.errors import MissingDependencyError
 
 
 class EvaluationHook(ABC):
-    """Base of evaluation hooks.
+    """Base class of evaluation hooks.
 
     Attributes:
-        support_train_agent: Whether it may be used with `train_agent_with_evaluation`.
-        support_train_agent_batch: Whether it may be used with `train_agent_batch_with_evaluation`.
-        support_train_agent_async: Whether it may be used with asynchronous training.
+        support_train_agent: True if the hook supports `train_agent_with_evaluation`.
+        support_train_agent_batch: True if the hook supports `train_agent_batch_with_evaluation`.
+        support_train_agent_async: True if the hook supports asynchronous training.
     """
 
     support_train_agent: bool = False
@@ -28,8 +28,8 @@ class EvaluationHook(ABC):
         Args:
             env: Evaluation environment.
             agent: The agent.
-            evaluator: The evaluator, with `max_score` as it was before this evaluation.
-            step: Steps of training so far.
+            evaluator: The evaluator; its `max_score` is not yet updated by this evaluation.
+            step: Training steps so far.
             eval_stats: Dict of the evaluation's statistics ("mean", "median", ...).
             agent_stats: The agent's statistics, (name, value) pairs.
             env_stats: The environment's statistics, (name, value) pairs.

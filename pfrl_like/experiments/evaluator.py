@@ -1,4 +1,4 @@
-"""Evaluation of an agent that neither explores nor learns, and the environment to evaluate it in."""
+"""Evaluation of an agent without exploration and learning, and the choice of the environment for it."""
 
 import contextlib
 import copy
@@ -47,7 +47,7 @@ def run_evaluation_episodes(
     Args:
         env: Environment of any of the forms that `as_gymnasium` takes.
         agent: Agent to evaluate.
-        n_steps: Steps to run for; an episode unfinished then counts only if it is the first. None with `n_episodes`.
+        n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
         n_episodes: Episodes to run for; None with `n_steps`.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         logger: Gets a line for every episode.
@@ -58,7 +58,7 @@ def run_evaluation_episodes(
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
-        TypeError: If a number is no integer.
+        TypeError: If a number is not an integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
     scores: list[float] = []
@@ -73,7 +73,7 @@ def run_evaluation_episodes(
         if n_episodes is not None and len(scores) >= n_episodes:
             clock.stop()
 
-    with agent.eval_mode():  # the last step leaves no state behind
+    with agent.eval_mode():  # the last step leaves no state in the agent
         run(SerialSource(agent, env, max_episode_len, cuts_off_at_end=True), Clock(n_steps), [count, *hooks])
     return scores, lengths
 
@@ -87,21 +87,33 @@ def batch_run_evaluation_episodes(
     logger: logging.Logger | None = None,
     hooks: Sequence[Callback] = (),
 ) -> tuple[list[float], list[float]]:
-    """The same in a vector environment.
+    """Run an agent in evaluation mode in a vector environment.
 
-    Episodes count in the order in which they were begun, not ended, so that short ones are not preferred; `n_steps` is
-    counted over the episodes that count.
+    Episodes count in the order in which they began, not ended, so that short episodes are not preferred.
+
+    Args:
+        env: Vector environment of any of the forms that `as_vector_stream` takes.
+        agent: Agent to evaluate.
+        n_steps: Steps to run for, counted over the episodes that count; an unfinished episode then counts only if it is
+            the first. None with `n_episodes`.
+        n_episodes: Episodes to run for; None with `n_steps`.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        logger: Gets a line for every episode.
+        hooks: Called with the `Clock` of the evaluation after every step.
+
+    Returns:
+        Returns and lengths of the episodes.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
-        TypeError: If a number is no integer.
+        TypeError: If a number is not an integer.
     """
     check_extent(n_steps=n_steps, n_episodes=n_episodes)
     finished: dict[int, tuple[float, int]] = {}
     counted: list[tuple[float, int]] | None = None
     with agent.eval_mode():
         source, clock = VectorSource(agent, env, max_episode_len), Clock(None)
-        number = np.arange(source.num_envs)  # of the episode that runs in each environment
+        number = np.arange(source.num_envs)  # of the episode running in each environment
         while counted is None:
             step, reset, end = source.step(clock)
             for i in np.flatnonzero(end):
@@ -123,7 +135,7 @@ def _counted(
     n_steps: int | None,
     n_episodes: int | None,
 ) -> list[tuple[float, int]] | None:
-    """The episodes that count, once they are enough; None before."""
+    """The episodes that count, once there are enough; None before that."""
     in_order = [finished[i] for i in itertools.takewhile(finished.__contains__, itertools.count())]
     if n_steps is None:
         assert n_episodes is not None
@@ -149,18 +161,18 @@ def eval_performance(
     Args:
         env: Environment, or vector environment.
         agent: Agent to evaluate.
-        n_steps: Steps to run for; None with `n_episodes`.
+        n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
         n_episodes: Episodes to run for; None with `n_steps`.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
         logger: Gets a line for every episode.
 
     Returns:
-        "episodes" (their number), "mean", "median", "stdev", "max" and "min" of the returns, and the last five of the
+        "episodes" (their number), "mean", "median", "stdev", "max" and "min" of the returns, and the last five for the
         lengths with the prefix "length_". The deviation is that of a sample, 0 for one episode.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is less than 1.
-        TypeError: If a number is no integer.
+        TypeError: If a number is not an integer.
     """
     return _statistics(*_run(env, agent, n_steps, n_episodes, max_episode_len, logger))
 
@@ -186,37 +198,40 @@ def _summary(values: Sequence[float]) -> dict[str, float]:
 
 
 class Evaluator:
-    """Evaluates an agent every so many steps, keeps the scores in `scores.txt` and the best agent in `best`.
+    """Evaluates an agent at regular intervals, writes the scores to `scores.txt` and saves the best agent as `best`.
 
     Args:
         agent: Agent to evaluate.
         env: Environment, or vector environment, to evaluate in.
         n_steps: Steps of each evaluation; None with `n_episodes`.
         n_episodes: Episodes of each evaluation; None with `n_steps`.
-        eval_interval: Steps of training between evaluations.
-        outdir: Run directory.
-        max_episode_len: Steps after which an episode is cut off.
+        eval_interval: Training steps between evaluations.
+        outdir: Run directory; made if it is missing.
+        max_episode_len: Steps after which an episode is cut off; None for no limit.
         step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
-            of an earlier run in `outdir` go on, and so does `max_score`; later scores, and `best` if it had a later one
-            than all, are kept aside. At 0 both are kept aside.
-        evaluation_hooks: Called after every evaluation.
+            of an earlier run in `outdir` and `max_score` continue. Later scores are moved aside, and so is `best` if a
+            later score is the best of all. At 0 the scores and `best` are moved aside.
+        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
         save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
-        use_tensorboard: Whether to log to TensorBoard, too. The runner logs what it logs of training there, too.
-        success_threshold: Return from which an episode counts as a success; adds "success_rate" to the statistics.
-        env_choice: How `env` was chosen, for `run.json`. One made anew is seeded from the global NumPy stream, which
-            is left as it was.
-        hooks: Called with the `Clock` of an evaluation after each of its steps.
+        use_tensorboard: Whether to log evaluations to TensorBoard, too. A runner then also logs the metrics of training
+            there.
+        success_threshold: Least return of an episode that counts as a success; adds "success_rate" to the statistics.
+            None adds nothing.
+        env_choice: Description of the choice of `env`, for `run.json`. A new environment is seeded from the global
+            NumPy stream, whose state is restored.
+        hooks: Called with the `Clock` of the evaluation after every step.
 
     Attributes:
         max_score: Best mean return so far.
-        tensorboard: What logs to TensorBoard; None for nothing.
-        writes_to: Its files, so that a runner can say what becomes of a failure, of a save of `best` too.
+        tensorboard: TensorBoard logger; None for none.
+        writes_to: Its files, as a tuple. A runner sets on them how failed writes are handled, including those of
+            `best`.
 
     Raises:
         ValueError: If both or neither of `n_steps` and `n_episodes` are given, or a number is out of range.
-        TypeError: If a number of steps or episodes is no integer.
-        MissingDependencyError: If TensorBoard is asked for and not installed.
+        TypeError: If a number of steps or episodes is not an integer.
+        MissingDependencyError: If `use_tensorboard` is True and TensorBoard is not installed.
     """
 
     def __init__(
@@ -254,12 +269,12 @@ class Evaluator:
             self.tensorboard = tensorboard_of_run(self.outdir, step_offset) if use_tensorboard else None
             self.start_time = time.time() - progress_of(self.outdir, step_offset).seconds
             rows = zip(*column_of(self.outdir, SCORES, "mean"), strict=True) if step_offset else ()
-            earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that goes on
+            earlier = {t: score for t, score in rows if t <= step_offset}  # of a run that resumes
             self.max_score = max(filter(math.isfinite, earlier.values()), default=float(np.finfo(np.float32).min))
             last = int(max(earlier, default=step_offset))
-            self.prev_eval_t = last - last % eval_interval  # one that waited for an episode's end is made up for
+            self.prev_eval_t = last - last % eval_interval  # an overdue evaluation still takes place
             self._scores = AppendedFile(os.path.join(self.outdir, SCORES.name), keep=None if step_offset else 0)
-            if not self._scores.size:  # a run that goes on keeps its scores
+            if not self._scores.size:  # a run that resumes keeps its scores
                 names = [name for name, _ in [*statistics_of(agent), *statistics_of(env)]]
                 self._scores.append(_row([*BASIC_COLUMNS, *names]))
         self.writes_to = self._scores, *([self.tensorboard] if self.tensorboard is not None else [])
@@ -269,14 +284,14 @@ class Evaluator:
             env.reset(seed=self._seed)
 
     def evaluate_if_necessary(self, t: int, episodes: int) -> float | None:
-        """Evaluate if `eval_interval` steps have passed since the last time.
+        """Evaluate if `eval_interval` steps have passed since the last evaluation.
 
         Args:
-            t: Steps of training so far.
+            t: Training steps so far.
             episodes: Training episodes finished so far.
 
         Returns:
-            The mean return, or None if it was not necessary.
+            The mean return; None without an evaluation.
         """
         if t < self.prev_eval_t + self.eval_interval:
             return None
@@ -285,10 +300,18 @@ class Evaluator:
         return score
 
     def evaluate_and_update_max_score(self, t: int, episodes: int) -> float:
-        """Evaluate now; arguments and result as `evaluate_if_necessary`."""
+        """Evaluate now.
+
+        Args:
+            t: Training steps so far.
+            episodes: Training episodes finished so far.
+
+        Returns:
+            The mean return.
+        """
         getattr(self.env, "clear_statistics", lambda: None)()
         with isolated_rng(self.env), _own_stream_kept(self.env if self.env_choice.startswith("the training") else None):
-            set_random_seed((self._seed + t) % 2**32)  # scores depend neither on training's streams nor on earlier ones
+            set_random_seed((self._seed + t) % 2**32)  # scores do not depend on training's streams or earlier scores
             returns, lengths = _run(
                 self.env, self.agent, self.n_steps, self.n_episodes, self.max_episode_len, self.logger, self.hooks
             )
@@ -315,36 +338,36 @@ class Evaluator:
         return mean
 
     def saved_state(self) -> dict[str, Any]:
-        """What later scores depend on beside the agent."""
+        """The state, besides the agent's, that later scores depend on."""
         return {
             "seed": self._seed, "max_score": self.max_score, "prev_eval_t": self.prev_eval_t,
             "elapsed": time.time() - self.start_time, "env": state_between_episodes(self.env),
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Take up what `saved_state` gave.
+        """Restore what `saved_state` returned.
 
         Returns:
-            Why later scores may differ from those of a run that was not stopped; nothing if they do not.
+            Reasons why later scores may differ from those of an uninterrupted run; empty if they do not.
         """
         self._seed, self.max_score, self.prev_eval_t = state["seed"], state["max_score"], state["prev_eval_t"]
         self.start_time = time.time() - state["elapsed"]
         try:
-            with isolated_rng():  # it may have to be reset
+            with isolated_rng():  # a reset may be necessary
                 restore_between_episodes(self.env, state["env"])
         except ValueError as error:
             return [f"the environment of evaluation: {error}"]
         return ()
 
     def close(self) -> None:
-        """Close its files; the environment is left to its owner."""
+        """Close the evaluator's files; the environment is left open for its owner."""
         close_all(self.writes_to)
 
     def flush(self) -> None:
-        """Let the table hold all scores.
+        """Write all scores to the table.
 
         Raises:
-            CheckpointError: If that cannot be.
+            CheckpointError: If the table cannot be written.
         """
         self._scores.flush()
 
@@ -355,7 +378,7 @@ def _row(values: Sequence[Any]) -> bytes:
 
 @contextlib.contextmanager
 def _own_stream_kept(env: Any) -> Iterator[None]:
-    """Leave the generator of an environment that also trains (None: of none) as it is."""
+    """Restore the generator of an environment that is also used for training; None for no environment."""
     generator = getattr(getattr(env, "unwrapped", env), "np_random", None)
     state = getattr(getattr(generator, "bit_generator", None), "state", None)
     try:
@@ -370,7 +393,7 @@ def _log_episode(logger: logging.Logger | None, number: int, length: int, score:
 
 
 def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
-    """What writes into a run directory for TensorBoard; what an earlier run left there has been set aside.
+    """The TensorBoard logger of a run directory; files of an earlier run were moved aside before.
 
     Raises:
         MissingDependencyError: If TensorBoard is not installed.
@@ -379,15 +402,16 @@ def tensorboard_of_run(outdir: str, step_offset: int) -> TensorBoardLogger:
 
 
 def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[AbstractContextManager[Any], str]:
-    """Find an environment whose use leaves the training environment alone.
+    """Find an environment whose use does not affect the training environment.
 
     Args:
         env: Training environment.
         eval_env: The user's choice, or None.
-        vector: Whether `env` is a vector environment, whose episodes never all pause.
+        vector: Whether `env` is a vector environment, in which some episode is always running.
 
     Returns:
-        A context manager that gives the environment, and closes it if it was made here; and how it was found.
+        A context manager that returns the environment, and closes it if it was made here; and a description of the
+        choice.
 
     Raises:
         ValueError: If a vector environment can be neither made anew nor copied.
@@ -400,7 +424,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         return contextlib.closing(fresh), "fresh environment of the same specification"
     try:
         copied = copy.deepcopy(env)
-    except Exception as error:  # whatever an environment's parts do when they are copied
+    except Exception as error:  # copying any part of an environment may fail
         if vector:
             raise ValueError(
                 f"eval_env is None, and env ({type(env).__name__}) can be neither made anew nor copied "
@@ -411,7 +435,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     return contextlib.nullcontext(copied), "deep copy of the training environment"
 
 
-#: Arguments of runners, and what those of `Evaluator` are called.
+#: Arguments of runners, and the names of the corresponding arguments of `Evaluator`.
 _OF_EVALUATOR = {
     **{name: name for name in ("eval_interval", "evaluation_hooks", "save_best_so_far_agent", "use_tensorboard")},
     **{f"eval_{name}": name for name in ("n_steps", "n_episodes", "success_threshold")},
@@ -424,8 +448,9 @@ def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> 
     """The arguments of `Evaluator` among those of a runner.
 
     Args:
-        given: The runner's.
-        max_episode_len: Steps after which an episode is cut off in training, and without another limit in evaluation.
+        given: Arguments of the runner.
+        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
+            `eval_max_episode_len` is None or missing.
     """
     limit = given.get("eval_max_episode_len")
     options = {name: given[of_runner] for of_runner, name in _OF_EVALUATOR.items() if of_runner in given}
@@ -436,16 +461,17 @@ def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> 
 def evaluating(
     given: Mapping[str, Any], env: Any, max_episode_len: int | None = None, *, vector: bool = False
 ) -> Iterator[Callable[[int], Evaluator]]:
-    """Within it a runner has its directory, an environment to evaluate in, and what makes the evaluator.
+    """Lock the run directory, choose the environment to evaluate in, and yield a function that makes the evaluator.
 
     Args:
-        given: The runner's arguments.
+        given: Arguments of the runner.
         env: Environment that the agent is trained in.
-        max_episode_len: As of `evaluator_options`.
+        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
+            `eval_max_episode_len` is None or missing.
         vector: Whether `env` is a vector environment.
 
     Returns:
-        What makes it, called with the step at which training starts.
+        A function that makes the evaluator from the step at which training starts.
     """
     own_env, choice = choose_eval_env(env, given["eval_env"], vector=vector)
     options = evaluator_options(given, max_episode_len)
@@ -454,17 +480,17 @@ def evaluating(
 
 
 def check_apart(env: Any, eval_env: Any) -> None:
-    """Refuse to evaluate in the environment of a training whose episodes go on.
+    """Refuse to evaluate in the training environment while its episodes are running.
 
     Raises:
-        ValueError: If they are the same.
+        ValueError: If both are the same environment.
     """
     if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
         raise ValueError("eval_env is env, whose episode every evaluation would break off: make another one")
 
 
 def _make(env: Any) -> Any:
-    """A single environment of the same registered specification, wrappers included; None if there is none."""
+    """A new single environment of the same registered specification, wrappers included; None if that is impossible."""
     import gymnasium
 
     spec = getattr(env, "spec", None)
@@ -472,7 +498,7 @@ def _make(env: Any) -> Any:
         return None
     try:
         fresh = gymnasium.make(spec)
-    except Exception:  # wrappers that cannot be made anew
+    except Exception:  # some wrappers cannot be made anew
         return None
     if fresh.observation_space == env.observation_space and fresh.action_space == env.action_space:
         return fresh
@@ -481,9 +507,9 @@ def _make(env: Any) -> Any:
 
 
 def _share_running_statistics(env: Any, own: Any) -> None:
-    """Let normalising wrappers of an evaluation environment follow those of training, and add nothing to them."""
+    """Let the normalising wrappers of an evaluation environment read training's statistics without updating them."""
     while type(env) is type(own) and hasattr(env, "env"):
-        if hasattr(own, "update_running_mean"):  # gymnasium's name for whether a wrapper still learns
+        if hasattr(own, "update_running_mean"):  # gymnasium's flag for updates of the statistics
             own.update_running_mean = False
             for name in ("obs_rms", "return_rms"):
                 if hasattr(env, name):

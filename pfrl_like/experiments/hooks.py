@@ -1,4 +1,4 @@
-"""Hooks of the training loop."""
+"""Step hooks of the training loop."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,21 +8,21 @@ import numpy as np
 
 
 class StepHook(ABC):
-    """What a step hook looks like; any callable of (env, agent, step) does as well."""
+    """Base class of step hooks; any callable of (env, agent, step) can be used instead."""
 
     @abstractmethod
     def __call__(self, env: Any, agent: Any, step: int) -> Any:
         """Act after a step.
 
         Args:
-            env: The environment that was given to the runner.
-            agent: The agent in training.
-            step: Steps so far.
+            env: Environment that was given to the runner.
+            agent: Agent in training.
+            step: Training steps so far.
         """
 
 
 class LinearInterpolationHook(StepHook):
-    """Feeds a value that moves in a straight line from step 1 to step `total_steps`, and then stays, to a setter.
+    """Passes a value to a setter that changes linearly from step 1 to step `total_steps` and then stays constant.
 
     For instance, to decay a learning rate::
 
@@ -35,7 +35,7 @@ class LinearInterpolationHook(StepHook):
     Args:
         total_steps: Step at which `stop_value` is reached.
         start_value: Value at step 1.
-        stop_value: Value in the end.
+        stop_value: Value from step `total_steps` on.
         setter: Called as (env, agent, value) at every step.
     """
 

@@ -1,4 +1,4 @@
-"""The directory of a run, and a record of the circumstances in which it started."""
+"""Preparation of a run's directory, with a record of arguments, command, environment variables and git state."""
 
 import argparse
 import datetime
@@ -23,19 +23,19 @@ from pfrl_like.runs.secrets import (
 
 
 def is_under_git_control() -> bool:
-    """Whether the current directory belongs to a git repository."""
+    """True if the current directory belongs to a git repository."""
     return git("rev-parse") is not None
 
 
 def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -> str:
-    """Make an id that is the same for the same commit, uncommitted changes and command line.
+    """Make an id that depends only on the commit, the uncommitted changes and the command line.
 
     Args:
-        prefix: First part of the id, if given.
+        prefix: First part of the id; None for none.
         argv: Command line.
 
     Returns:
-        Text that can be a directory name.
+        A text that is a valid directory name.
 
     Raises:
         RuntimeError: If the current directory is not under git control.
@@ -62,34 +62,34 @@ def prepare_output_dir(
     It gets `args.txt` (the arguments as JSON), `command.txt`, `environ.txt` (the variables that are known to be
     harmless), `start.txt` (the time, one line for every start) and, under git, `git-head.txt`, `git-status.txt`,
     `git-log.txt` and `git-diff.txt`. Secrets in them are masked: values of names such as "api_key" and "password",
-    passwords in URLs, keys of known services, long random strings in arguments and command line, and values that are
-    known from elsewhere (see "What a run leaves" in the README).
+    passwords in URLs, keys of known services, long random strings in arguments and command line, and secrets that are
+    known from elsewhere (see "Secrets" in docs/guide/trust.md).
 
     Args:
-        args: Arguments to record; what JSON does not know is recorded as text, and None as null. NaN and infinity are
-            written as PFRL writes them, NaN and Infinity, which `json.load` reads, and strict readers do not.
-        basedir: Where to make it; None is the current directory.
-        exp_id: Its name, below `basedir`; None takes `generate_exp_id()` under git and the time elsewhere.
+        args: Arguments to record. Values that JSON cannot represent are recorded as text, and None as null. NaN and
+            infinity are written as in PFRL, as NaN and Infinity; `json.load` reads them, strict readers do not.
+        basedir: Parent of the directory; None is the current directory.
+        exp_id: Name of the directory below `basedir`; None takes `generate_exp_id()` under git and the time elsewhere.
         argv: Command line; None is that of this process.
         time_format: Format of times in names.
-        make_backup: Whether to copy an older run of the same id to `<directory>.<time>.backup` first, without the still
-            older ones that lie aside in it.
+        make_backup: Whether to copy an older run with the same id to `<directory>.<time>.backup` first. Runs that were
+            moved aside inside it are not copied.
 
     Returns:
         Path of the directory.
 
     Raises:
-        TypeError: If `args` is no dict, Namespace or None.
-        ValueError: If `exp_id` leads out of `basedir`.
+        TypeError: If `args` is not a dict, a Namespace or None.
+        ValueError: If the directory would lie outside `basedir`.
     """
     if (order := ordered()) is not None:
-        return order.outdir  # the run that the program is started for again, which nothing is written into
+        return order.outdir  # of a rerun, which must not write into the run directory
     if not isinstance(args, Mapping | argparse.Namespace | None):
         raise TypeError(f"args is {args!r:.80} ({type(args).__name__}), expected a dict, an argparse.Namespace or None")
     if exp_id is not None and (os.path.isabs(exp_id) or os.pardir in os.path.normpath(exp_id).split(os.sep)):
         raise ValueError(f"exp_id is {exp_id!r}, expected a name below basedir: where to make it is basedir's business")
     argv = list(sys.argv if argv is None else argv)
-    under_git = git("rev-parse", "--verify", "HEAD") is not None  # with a commit to speak of
+    under_git = git("rev-parse", "--verify", "HEAD") is not None  # with at least one commit
     if exp_id is None:
         exp_id = generate_exp_id(argv=argv) if under_git else datetime.datetime.now().strftime(time_format)
     outdir = os.path.join(os.fspath(basedir or "."), exp_id)

@@ -1,4 +1,4 @@
-"""`report.html` and `learning_curve.svg`: a finished run at a glance, in files that need nothing else."""
+"""The report of a finished run: `report.html` and `learning_curve.svg`, which need no other files."""
 
 import html
 import math
@@ -35,7 +35,7 @@ def write_report(outdir: str) -> None:
 
 
 def learning_curve(episodes: Curve, scores: Curve) -> str:
-    """An SVG picture of training returns (their running mean as a line) and evaluation scores over the steps.
+    """An SVG picture of training returns (with their running mean as a line) and evaluation scores over the steps.
 
     Args:
         episodes: Steps at which training episodes ended, and their returns.
@@ -85,7 +85,7 @@ def learning_curve(episodes: Curve, scores: Curve) -> str:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Four to nine multiples of 1, 2, 2.5 or 5 times a power of ten from `low` to `high`, at equal distances."""
+    """Four to nine equidistant multiples of 1, 2, 2.5 or 5 times a power of ten between `low` and `high`."""
     power = 10.0 ** math.floor(math.log10((high - low) / 4))
     step = max(size * power for size in (1.0, 2.0, 2.5, 5.0) if size * power * 4 <= (high - low) * (1 + 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
@@ -121,7 +121,7 @@ def _text(value: object) -> str:
 
 
 def _part(record: dict[str, object]) -> str:
-    """An earlier part of a run in a few words."""
+    """A short text about an earlier part of a run."""
     gap = f"{record[PARTS_LEFT_OUT]} parts that are not named here; " if PARTS_LEFT_OUT in record else ""
     steps = f"from step {record.get('step_offset', 0)}" + (f" to {record['t']}" if "t" in record else "")
     return f"{gap}{steps}, started {record.get('start')}: {record.get('outcome')}"

@@ -1,4 +1,4 @@
-"""Going on from the newest whole checkpoint of a run directory, and the configuration that it was made with."""
+"""Loading of the newest complete checkpoint of a run directory, and comparison of the run's configuration."""
 
 import contextlib
 import inspect
@@ -26,16 +26,17 @@ _OF_ENVS = ("num_envs", *_SPACES)
 
 
 class Configuration:
-    """A part of a run (see `loop.Resumable`) that remembers how the others were made.
+    """A part of a run (see `loop.Resumable`) that describes how the other parts were constructed.
 
-    It has to be made before anything is loaded or learnt. What changes meanwhile is no part of it. The agent
+    It has to be made before anything is loaded or trained. Values that change during training are left out. The agent
     itself compares its weights.
 
     Args:
-        agent: Its class, its numbers, flags and names that learning leaves alone, those of its explorer, and its
-            optimisers' hyperparameters.
-        env: Its wrappers, the name it is registered by, its spaces.
-        source: May hold replay buffers, of which the classes, capacities and steps count, as of the agent's.
+        agent: Described by its class, its numbers and flags that training does not change, those of its explorer, and
+            its optimisers' hyperparameters.
+        env: Described by its wrappers, the name it is registered by, and its spaces.
+        source: May hold replay buffers, like the agent; they are described by their classes, capacities and numbers of
+            steps.
     """
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
@@ -49,17 +50,17 @@ class Configuration:
         return {"told": self._told}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
-        """Say what was made otherwise."""
+        """Return the differences from a saved description."""
         return [*self._otherwise(state["told"])]
 
     def check_env(self, told: Mapping[str, Any]) -> None:
-        """Refuse what belongs to an environment with spaces of another form.
+        """Refuse a checkpoint of an environment with spaces of another form.
 
         Args:
-            told: What `told_in` gave.
+            told: Description that `told_in` returned.
 
         Raises:
-            ValueError: Saying which they were, and are.
+            ValueError: If the forms differ; the message shows both.
         """
         forms = {name: told[name] for name in map(_form_of, _SPACES) if told.get(name) and self._told.get(name)}
         if reasons := [*self._otherwise(forms)]:
@@ -104,7 +105,7 @@ def _form_of(space: str) -> str:
 
 
 def _form(space: Any) -> str | None:
-    """What networks are made for; None of what is neither a box nor discrete."""
+    """The form of a space that networks depend on; None for spaces other than boxes and discrete ones."""
     kind = space_kind(space)
     if kind == "box":
         return f"a box of shape {space.shape}"
@@ -112,9 +113,10 @@ def _form(space: Any) -> str | None:
 
 
 def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
-    """Plain attributes of an object that are not saved with it, and tell how it was made.
+    """Numbers and flags among the attributes of an object that are not saved with it and describe its construction.
 
-    Those that begin as its class says, and are no argument, tell what it has been through: `training` of an agent.
+    An attribute that begins with a default of the class, and is not an argument, is left out: it describes the present
+    state, like `training` of an agent.
     """
     kind, arguments = type(owner), _arguments_of(type(owner))
     saved = {"t", *getattr(kind, "saved_attributes", ())}
@@ -125,7 +127,7 @@ def _constants_of(owner: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _arguments_of(kind: type) -> set[str]:
-    """The names of what the constructors of a class, and of those that it comes of, take."""
+    """The names of all arguments of the constructors of a class and of its base classes."""
     constructors = filter(inspect.isfunction, (vars(each).get("__init__") for each in kind.__mro__))
     return {name for constructor in constructors for name in inspect.signature(constructor).parameters}
 
@@ -137,7 +139,7 @@ def _optimizers_of(agent: Any) -> dict[str, Optimizer]:
 
 
 def _plain(value: Any) -> Any:
-    """A value that is equal to itself after it was written as JSON."""
+    """A value that equals itself after it was written as JSON and read back."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value if isinstance(value, bool | int | float | str | None) else str(value)[:_LONGEST]
@@ -150,10 +152,10 @@ class Checkpoint(NamedTuple):
     """A checkpoint whose agent and replay buffers have been loaded.
 
     Attributes:
-        path: Where it is.
+        path: Its directory.
         t: Step at which it was saved.
-        state: What else was saved, see `RunState`.
-        references: The files of buffers that belong to it.
+        state: The rest of the saved state, see `RunState`.
+        references: Files of replay buffers that belong to it.
     """
 
     path: str
@@ -163,22 +165,22 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_finish(self) -> bool:
-        """Whether it was saved at the end of a run."""
+        """True if the checkpoint was saved at the end of a run."""
         return self.path.endswith("_finish")
 
     def restore(self, run: RunState, clock: Clock, logger: logging.Logger) -> dict[str, Any]:
-        """Let the rest of the run go on where it was.
+        """Restore the rest of the run.
 
         Args:
-            run: The rest.
-            clock: Set to where it was.
-            logger: Told if later steps may differ from those of a run that was not stopped.
+            run: State of the rest of the run.
+            clock: Clock of the run; it is set to the step and episodes of the checkpoint.
+            logger: Gets a warning if later steps may differ from those of an uninterrupted run.
 
         Returns:
-            For `run.json`: which checkpoint it was, and why steps may differ.
+            A record for `run.json`: the checkpoint, and reasons why later steps may differ.
 
         Raises:
-            CheckpointError: If it is the checkpoint of another run.
+            CheckpointError: If the checkpoint belongs to another run.
         """
         with fitting(self.path):
             clock.t = clock.previous_t = self.t
@@ -195,34 +197,34 @@ class Checkpoint(NamedTuple):
 
 @contextlib.contextmanager
 def fitting(path: str) -> Iterator[None]:
-    """Say of what does not fit that it comes from the checkpoint of another run.
+    """Turn errors inside the context into an error that says that the checkpoint does not fit the run.
 
     Raises:
-        CheckpointError: Instead of what was raised.
+        CheckpointError: Instead of the original error.
     """
     try:
         yield
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, PfrlLikeError):
             raise
-        told = str(error) if type(error) is ValueError else repr(error)  # a message of this library's as it is
+        told = str(error) if type(error) is ValueError else repr(error)  # messages of this library are used unchanged
         raise CheckpointError(path, f"does not fit this run: {told:.300}") from error
 
 
 def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
-    """Load the newest agent of a run directory that is whole: all that goes on where processes learn beside each other.
+    """Load the newest complete agent of a run directory; asynchronous training resumes nothing else.
 
     Args:
-        agent: An agent made as that of the run was.
+        agent: An agent constructed like that of the run.
         outdir: Run directory; it need not exist.
-        logger: Told of agents that are passed over.
+        logger: Gets a message about every agent that is skipped.
 
     Returns:
-        The step at which it was saved; 0 if nothing was saved in this directory, or not to its end.
+        The step at which the agent was saved; 0 if this directory has no complete agent.
 
     Raises:
-        CheckpointError: If there are agents, but none that can be loaded; it says why for each.
-        TypeError: If the agent cannot load.
+        CheckpointError: If there are agents, but none that can be loaded; the message gives the reason for each.
+        TypeError: If the agent has no method `load`.
     """
     return _newest(lambda saved: _load_agent(agent, saved), outdir, logger) or 0
 
@@ -230,23 +232,24 @@ def newest_agent(agent: Any, outdir: str, logger: logging.Logger) -> int:
 def newest_checkpoint(
     agent: Any, source: Any, outdir: str, logger: logging.Logger, configuration: Configuration | None = None
 ) -> Checkpoint | None:
-    """Load agent and replay buffers from the newest checkpoint that is whole; those before it are not touched.
+    """Load agent and replay buffers from the newest complete checkpoint; older checkpoints are not changed.
 
-    In a program that was started again to train from a checkpoint of a run, it is that one.
+    In the rerun of a program from a given checkpoint, that checkpoint is loaded.
 
     Args:
-        agent: An agent made as that of the run was.
-        source: Where training comes from, which may hold a replay buffer.
+        agent: An agent constructed like that of the run.
+        source: Source of the training steps, which may hold a replay buffer.
         outdir: Run directory; it need not exist.
-        logger: Told of checkpoints that are passed over.
-        configuration: How the run is made, if checkpoints of other environments are to be refused.
+        logger: Gets a message about every checkpoint that is skipped.
+        configuration: Configuration of the run, to refuse checkpoints of other environments; None refuses none.
 
     Returns:
-        The checkpoint; None if nothing was saved in this directory, or not to its end.
+        The checkpoint; None if this directory has no complete one.
 
     Raises:
-        CheckpointError: If there are agents, but no checkpoint that can be loaded; it says why for each.
-        TypeError: If the agent cannot load.
+        CheckpointError: If there are agents, but no checkpoint that can be loaded; the message gives the reason for
+            each.
+        TypeError: If the agent has no method `load`.
     """
     if (path := crash_replay.checkpoint()) is not None:
         return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
@@ -258,7 +261,7 @@ def newest_checkpoint(
 
 
 def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str = "") -> _T | None:
-    """The newest agent in a run directory that can be loaded; None if no save came to its end."""
+    """Load the newest agent in a run directory that can be loaded; return None if no save was completed."""
     problems = []
     for saved in saved_in(outdir):
         if saved.is_broken_off:
@@ -282,7 +285,7 @@ def _load_agent(agent: Any, saved: Saved) -> int:
         agent.load(saved.path)
     except PfrlLikeError:
         raise
-    except Exception as error:  # of agents of the user's own, whatever reads their files raises
+    except Exception as error:  # the user's own agents may raise anything
         raise CheckpointError(saved.path, f"holds an agent that cannot be loaded: {error!r:.300}") from error
     return saved.t
 

@@ -1,4 +1,4 @@
-"""What a run depends on: random streams, user's attributes and buffers: taken down, and taken up."""
+"""The state of a run outside the agent: random streams, replay buffers, and the attributes of the user's objects."""
 
 import json
 import re
@@ -18,26 +18,26 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.runs.secrets import masked_text
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: JSON values within each other that the state of a part may be, in a file that takes 32.
+#: Most levels of nested JSON values in the state of a part; the file allows 32.
 _LEVELS = 28
-#: What `restore_state` raises if it is the state of something else.
+#: Exceptions of `restore_state` for the state of something else.
 _OF_ANOTHER = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _CUT = "training ended in the middle of an episode, so that a new one begins"
-#: A longer text is of data, not of counters.
+#: Characters; longer texts hold data, not counters.
 _LONGEST = 1 << 20
 _NOT_OF_FILES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class RunState:
-    """A run as `Checkpoints` saves it and `resume=True` takes it up.
+    """The state of a run that `Checkpoints` saves and `resume=True` restores.
 
     Args:
-        agent: The agent; what it saves itself is not part of this.
-        env: Environments of the user's, which may hold random streams.
-        source: Where training comes from.
-        parts: Everything else that may remember something, in the same order in every process: callbacks, hooks,
-            loggers. Those with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
-            `load_state_dict`, go on where they were.
+        agent: The agent; its own saved state is not part of this.
+        env: Environments of the user, which may hold random streams.
+        source: Source of the training steps.
+        parts: All other objects that may have state, in the same order in every process: callbacks, hooks, loggers.
+            Those with `saved_state` and `restore_state` (see `loop.Resumable`), or with `state_dict` and
+            `load_state_dict`, are restored.
     """
 
     def __init__(self, agent: Any, env: Any, source: Any, parts: Sequence[Any]) -> None:
@@ -46,24 +46,24 @@ class RunState:
         self._all = parts
 
     def saved(self, clock: Clock, unsaved: Sequence[str] = ()) -> dict[str, Any]:
-        """All of it between two ticks, as JSON takes it; the random streams stay as they are.
+        """The complete state between two ticks, as JSON can represent it; the random streams are not changed.
 
         Args:
-            clock: Where the run is.
-            unsaved: Why what else belongs to the run is not all saved.
+            clock: Clock of the run.
+            unsaved: Reasons why something else that belongs to the run is not completely saved.
 
         Returns:
-            What `restore` takes. "resume" is "exact" or, if later steps may differ from those of a run that was not
-            stopped, "approximate"; then "reasons" says why.
+            The argument of `restore`. "resume" is "exact", or "approximate" if later steps may differ from those of an
+            uninterrupted run; then "reasons" gives the reasons.
         """
         streams = self._streams()
-        before = streams.to_plain()  # what follows is code of the user's, which may draw
+        before = streams.to_plain()  # the user's code below may draw random numbers
         reasons, parts = [], {}
         for name, part in self.parts.items():
             try:
                 told = part.saved_state() if hasattr(part, "saved_state") else part.state_dict()
                 parts[name] = to_json(told, _LEVELS)
-            except Exception as error:  # of code of the user's
+            except Exception as error:  # raised by the user's code
                 reasons.append(f"the state of {name} cannot be saved: {error!r:.200}")
         source = self._source(clock, reasons)
         reasons += _put_back(streams, before)
@@ -71,18 +71,18 @@ class RunState:
         reasons = [*dict.fromkeys(map(masked_text, [*reasons, *unsaved, *_of_agent(self.agent)]))]
         return {
             "t": clock.t, "episodes": clock.episodes, "source": source, "parts": parts, "streams": before,
-            "agent_t": getattr(self.agent, "t", None),  # another one than the clock's where agents only update
+            "agent_t": getattr(self.agent, "t", None),  # differs from the clock's if the agent only updates
             "resume": "approximate" if reasons else "exact", "reasons": reasons, **numeric_circumstances(),
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> list[str]:
-        """Let everything be as `saved` told; the random streams last, since anything before may draw.
+        """Restore what `saved` returned; the random streams come last, since the other parts may draw random numbers.
 
         Returns:
-            Why later steps may differ from those of a run that was not stopped; nothing if they do not.
+            Reasons why later steps may differ from those of an uninterrupted run; empty if they do not.
 
         Raises:
-            KeyError, TypeError, ValueError: If it is the state of something else.
+            KeyError, TypeError, ValueError: If the state belongs to something else.
         """
         reasons = [*state["reasons"], *_differences(state), *_unsaved(self.agent)]
         if hasattr(self.agent, "t"):
@@ -100,15 +100,18 @@ class RunState:
         return [*dict.fromkeys(map(masked_text, reasons))]
 
     def flush(self) -> None:
-        """Let files hold all that was written to them."""
+        """Write all buffered data to the files."""
         for part in self._all:
             getattr(part, "flush", lambda: None)()
 
     def _source(self, clock: Clock, reasons: list[str]) -> dict[str, Any] | None:
-        """What the source tells, to which it adds why that may not be all; None if it cannot go on."""
+        """The state of the source; None if the source cannot resume from it.
+
+        Reasons why the state may be incomplete are appended to `reasons`.
+        """
         try:
             source: dict[str, Any] = self.source.saved_state()
-        except Exception as error:  # of code of the user's
+        except Exception as error:  # raised by the user's code
             reasons.append(f"the state of {type(self.source).__name__} cannot be saved: {error!r:.200}")
             return None
         if not clock.between_episodes and source.get("running") is False:
@@ -125,14 +128,14 @@ class RunState:
 
 
 def restore_part(part: Any, state: Mapping[str, Any]) -> None:
-    """Let one part, the first of its class, be as in a whole state; nothing if nothing is known of it."""
+    """Restore one part, the first of its class, from the state of a whole run, if the state has it."""
     for name, _ in _named([part]):
         if name in state["parts"]:
             _restore(name, part, from_json(state["parts"][name]))
 
 
 def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
-    """Those of which the state can be asked for, under names that tell equal ones apart."""
+    """The parts whose state can be saved, under unique names."""
     names = Counter[str]()
     for part in parts:
         if hasattr(part, "saved_state") or (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
@@ -142,17 +145,17 @@ def _named(parts: Sequence[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
-    """Let a part take up its state; returns why it may go on otherwise.
+    """Restore a part; return reasons why it may continue differently.
 
     Raises:
-        KeyError, TypeError, ValueError: By one with `restore_state`, if it is the state of something else.
+        KeyError, TypeError, ValueError: By a part with `restore_state`, if the state belongs to something else.
     """
     resumable = hasattr(part, "saved_state")
     try:
         if resumable:
             return part.restore_state(state) or ()
         part.load_state_dict(state)
-    except Exception as error:  # of code of the user's
+    except Exception as error:  # raised by the user's code
         if resumable and isinstance(error, _OF_ANOTHER):
             raise
         return [f"{name} did not take up its state: {error!r:.200}"]
@@ -160,7 +163,7 @@ def _restore(name: str, part: Any, state: Any) -> Sequence[str]:
 
 
 def _put_back(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str]:
-    """Let the streams be as they were; returns which are not."""
+    """Restore the random streams; return a message about those that cannot be restored."""
     try:
         streams.restore(plain)
     except ValueError as error:
@@ -169,7 +172,7 @@ def _put_back(streams: Streams, plain: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _of_unknown_ways(told: Any) -> Iterator[str]:
-    """Why there are environments or data, in what a source tells, that nobody can bring to where they are."""
+    """Reasons, in the state of a source, why an environment or a dataset cannot be restored."""
     if isinstance(told, Mapping) and "way" in told:
         if told["way"] == "unknown":
             yield str(told["reason"])
@@ -179,7 +182,7 @@ def _of_unknown_ways(told: Any) -> Iterator[str]:
 
 
 def _of_agent(agent: Any) -> list[str]:
-    """Why an agent may go on otherwise than it would have, though it has been saved and loaded."""
+    """Reasons why an agent that was saved and loaded may continue differently."""
     reasons = [*_unsaved(agent)]
     if getattr(agent, "is_compiled", False) is True:
         reasons.append("the first update of a process is made before the agent is compiled")
@@ -189,7 +192,7 @@ def _of_agent(agent: Any) -> list[str]:
 
 
 def _unsaved(agent: Any) -> Sequence[str]:
-    """What an agent says that it does not save, or has not taken up when it was loaded."""
+    """Reasons that an agent gives for state that it does not save, or did not restore when it was loaded."""
     return agent.unsaved() if hasattr(type(agent), "unsaved") else ()  # mocks have all
 
 
@@ -204,12 +207,13 @@ def _differences(state: Mapping[str, Any]) -> list[str]:
 
 
 class OwnAttributes:
-    """A part of a run (see `loop.Resumable`): the attributes of an object that training changes.
+    """The attributes of an object that training changes, as a part of a run (see `loop.Resumable`).
 
-    It has to be made before anything is learnt. Attributes that stay as they were belong to how the object was made,
-    and are left alone. Those that change go on if they are numbers, flags, text, arrays, tensors, or lists, tuples and
-    dicts of such; of others that are replaced it says so. What changes inside further objects, and in more than a
-    mebibyte of data, is theirs; but generators, wherever in them, go on with the random streams of the run.
+    It has to be made before training starts. Attributes that keep their values are not saved: they come from the
+    constructor of the object. Changed attributes are restored if they are numbers, flags, text, arrays, tensors, or
+    lists, tuples and dicts of such. Other attributes that were replaced are reported as not saved. Changes inside
+    further objects, and in more than a mebibyte of data, are not covered; those objects have to save them. Random
+    generators inside any of them are restored with the random streams of the run.
 
     Args:
         owner: The object.
@@ -221,24 +225,24 @@ class OwnAttributes:
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """The object, which may draw from generators of its own."""
+        """The object, which may draw random numbers from its own generators."""
         return (self._owner,)
 
     def saved_state(self) -> dict[str, Any]:
-        """The values that changed, and the names of those that cannot be saved."""
+        """The changed values, and the names of changed attributes that cannot be saved."""
         changed = dict(self._changed())
         lost = [name for name, text in changed.items() if text is None and name in self._begun]
         return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
-        """Take up what `saved_state` gave; says what it lacks."""
+        """Restore what `saved_state` returned; return messages about attributes that were not saved."""
         for name, value in state["values"].items():
             setattr(self._owner, name, from_json(value))
         kind = type(self._owner).__name__
         return [f"{name} of {kind} changed and is not saved: saved_state may tell of it" for name in state["lost"]]
 
     def _changed(self) -> Iterator[tuple[str, str | None]]:
-        """The names, and the values as text."""
+        """The names of the changed attributes, and their values as text."""
         for name, value in _attributes_of(self._owner):
             before, text_before = self._begun.get(name, (None, None))
             text = _text_of(value)
@@ -251,34 +255,35 @@ def _attributes_of(owner: Any) -> list[tuple[str, Any]]:
 
 
 def _text_of(value: Any) -> str | None:
-    """A value as text; None of what `from_json` would not give again, or is data."""
+    """A value as text; None if `from_json` would not restore it, or it is too large."""
     try:
         if _nbytes_of(value) > _LONGEST:
             return None
         plain = to_json(value)
         text = json.dumps(plain)
         return text if len(text) <= _LONGEST and type(from_json(plain)) is type(value) else None
-    except Exception:  # of code of the user's
+    except Exception:  # raised by the user's code
         return None
 
 
 def _nbytes_of(value: Any) -> int:
-    """Bytes of the arrays and tensors in a value."""
+    """The bytes of the arrays and tensors in a value."""
     if isinstance(value, Mapping | list | tuple):
         return sum(map(_nbytes_of, value.values() if isinstance(value, Mapping) else value))
     return getattr(value, "nbytes", 0)
 
 
 def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[str]]:
-    """Look for everything that an agent or a source may have stored something in.
+    """Find the replay buffers that an agent or a source may have stored something in.
 
     Returns:
-        The replay buffers, by names that a folder may have: one that an owner holds itself has the name that it has
-        there, another one that of the attributes on the way to it. And why what has been stored cannot be saved: it is
-        in something like a replay buffer, which is none.
+        The replay buffers, by names that are valid folder names, and reasons why stored data cannot be saved. A buffer
+        that is an attribute of an owner has the name of that attribute. A nested buffer is named by the attributes on
+        the path to it. Data cannot be saved if it is in an object that looks like a replay buffer and is not an
+        `AbstractReplayBuffer`.
     """
     named: dict[str, Any] = {}
-    for owner in owners:  # first, so that no way round gives them another name
+    for owner in owners:  # first, so that a longer path does not give them another name
         for name, value in getattr(owner, "__dict__", {}).items():
             if _is_like_a_buffer(value) and all(value is not other for other in named.values()):
                 named[_free(name, named)] = value
@@ -298,12 +303,12 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
 
 
 def buffers_of(*owners: Any) -> dict[str, AbstractReplayBuffer]:
-    """The replay buffers among it."""
+    """The replay buffers that `find_buffers` finds."""
     return find_buffers(*owners)[0]
 
 
 def _free(name: str, taken: dict[str, Any]) -> str:
-    """The name, or one that tells it from those taken."""
+    """The name, with a number appended if it is already taken."""
     number, free = 1, name
     while free in taken:
         number += 1

@@ -1,4 +1,4 @@
-"""Checks of what runners are given, before anything is moved or made for a run."""
+"""Checks of the arguments of runners, before any file is moved or made for a run."""
 
 import inspect
 import logging
@@ -13,19 +13,20 @@ from pfrl_like.utils.checks import check_counts, check_flags
 
 
 def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, Any]:
-    """Refuse arguments of a runner that are not what their names say; those of other names pass.
+    """Refuse wrong arguments of a runner; arguments with unknown names are not checked.
 
     Args:
-        arguments: All that the runner was called with: `locals()`, in one of its first lines.
-        methods: What its agent must have.
+        arguments: All arguments of the runner: `locals()`, in one of its first lines.
+        methods: Methods that its agent must have.
 
     Returns:
         The arguments.
 
     Raises:
-        TypeError: Naming the argument, what came and what is expected.
-        ValueError: If a number or a choice is out of range, if training would start after its end, or at two steps, or
-            if of `eval_n_steps` and `eval_n_episodes` both or neither are given although there is an evaluation.
+        TypeError: If an argument has the wrong type; the message gives the name, the value and the expected type.
+        ValueError: If a number or a choice is out of range, if training would start after its end, if both `resume` and
+            `step_offset` are given, or if both or neither of `eval_n_steps` and `eval_n_episodes` are given although
+            there is an evaluation.
     """
     if methods:
         check_has("agent", arguments["agent"], *methods)
@@ -49,20 +50,20 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
 
 
 def handed_on(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
-    """Those of a runner's arguments that a function has, too, by their names, and others."""
+    """Those of a runner's arguments that a function accepts, by name, and further arguments."""
     names = inspect.signature(function).parameters
     return {name: arguments[name] for name in names if name in arguments} | others
 
 
 def check_extent(**extent: int | None) -> None:
-    """Refuse both or neither of two numbers, of steps and of episodes, and numbers that are none.
+    """Check that exactly one of two numbers, of steps and of episodes, is given, and that it is a positive integer.
 
     Args:
         **extent: The numbers, under the caller's names for them.
 
     Raises:
-        ValueError: If not exactly one is given, or it is too small.
-        TypeError: If it is no integer.
+        ValueError: If both or neither are given, or the number is less than 1.
+        TypeError: If the number is not an integer.
     """
     if len(extent) - list(extent.values()).count(None) != 1:
         given = " and ".join(f"{name} is {value}" for name, value in extent.items())
@@ -71,10 +72,10 @@ def check_extent(**extent: int | None) -> None:
 
 
 def check_has(name: str, part: Any, *attributes: str, way_out: str = "") -> None:
-    """Refuse a part that lacks what it is used for.
+    """Refuse an object that lacks a required attribute.
 
     Raises:
-        TypeError: Naming what came and the first attribute that it lacks.
+        TypeError: If an attribute is missing; the message names the object and the first missing attribute.
     """
     if isinstance(part, type):
         raise TypeError(f"{name} is the class {part.__name__}, expected one that is made of it: {part.__name__}(...)")
@@ -142,7 +143,7 @@ _ON_FAILURE = {"on_checkpoint_failure", "on_snapshot_failure"}
 _FLAGS = {"eval_during_episode", "save_best_so_far_agent", "use_tensorboard", "profile", "use_shared_memory"}
 
 
-#: What trains an agent that has a method.
+#: Runners that can train an agent, by a method of the agent.
 _RUNNERS = {
     "setup_actor_learner_training": "train_agent_actor_learner",
     "batch_act": "train_agent_batch",
@@ -151,14 +152,14 @@ _RUNNERS = {
 
 
 def check_shares(agent: Any, name: str) -> None:
-    """Refuse an agent of which the processes would share nothing, so that none would learn from the others.
+    """Refuse an agent without shared attributes, whose copies in several processes would not learn from each other.
 
     Args:
         agent: The agent.
-        name: What it comes from, as the error calls it.
+        name: Name of the agent in the error message.
 
     Raises:
-        TypeError: If it does not name what it shares; what trains it is told.
+        TypeError: If the agent does not name its shared attributes; the message names runners that can train it.
     """
     if hasattr(agent, "shared_attributes"):
         return
@@ -175,8 +176,8 @@ def seeds_of_processes(random_seeds: Any, processes: int) -> Sequence[int]:
     """The seed of each process: those given, or 0, 1, ...
 
     Raises:
-        TypeError: If they are no integers.
-        ValueError: If there is another number of them, or one is out of range.
+        TypeError: If a seed is not an integer.
+        ValueError: If the number of seeds is wrong, or a seed is out of range.
     """
     if random_seeds is None:
         return range(processes)
@@ -207,7 +208,7 @@ def _check_start(step_offset: int, steps: int | None, resume: Any) -> None:
 
 
 def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None:
-    """Say that an agent that has come to another step (a fresh one is at 0) is set to that of the run."""
+    """Warn that the step of an agent is reset to that of the run; a fresh agent is at step 0."""
     if t not in (0, step_offset):
         logger.warning(
             "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
@@ -216,18 +217,18 @@ def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None
 
 
 def items_on_disk(*owners: Any) -> dict[str, int]:
-    """How many items those of these buffers hold that outlast their process, by name."""
+    """The number of items in each replay buffer that outlasts its process, by name."""
     found = buffers_of(*owners).items()
     return {name: len(buffer) for name, buffer in found if isinstance(buffer, PersistentBuffer)}
 
 
 def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Logger) -> None:
-    """Say of buffers that outlast their process that a run which begins anew finds the items of its broken-off part.
+    """Warn that a new run finds items of the interrupted run in a replay buffer that outlasts its process.
 
     Args:
-        items: How many they hold, by name.
-        outdir: Run directory, before what that part left is set aside.
-        logger: Told of it.
+        items: Number of items in each such buffer, by name.
+        outdir: Run directory, before files of the interrupted run are moved aside.
+        logger: Logger of the warning.
     """
     then = record_of(outdir).get("items_on_disk", {})
     for name, count in items.items():
@@ -242,7 +243,7 @@ def warn_of_items_left(items: Mapping[str, int], outdir: str, logger: logging.Lo
 def warn_of_no_evaluation(
     evaluator: Any, successful_score: float | None, steps: int, step_offset: int, logger: logging.Logger
 ) -> None:
-    """Say that a run will not be evaluated although somebody seems to wait for a score."""
+    """Warn that a run will not be evaluated, if its arguments suggest that an evaluation is expected."""
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
         logger.warning("successful_score is %s, but there is no evaluator to reach it", successful_score)

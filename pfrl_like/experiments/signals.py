@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM end training when its tick is over, so that what is saved then is whole."""
+"""Handling of SIGINT and SIGTERM: training ends after the running tick, so that a complete state is saved."""
 
 import _thread
 import contextlib
@@ -12,18 +12,18 @@ from typing import Any
 from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
 
-#: Seconds that a tick gets to end by itself, after which it is broken off; and within which a signal comes once, since
-#: a terminal and a program that passes signals on may both send it.
+#: Seconds that a tick gets to end after a signal before it is interrupted; and seconds in which a repeated signal is
+#: ignored, since both a terminal and a program that forwards signals may send it.
 PATIENCE, ONCE = 1.0, 0.5
 
 
 class Interruption:
-    """While it is entered, signals stop a clock; at the end the one that came takes its effect.
+    """A context manager in which signals stop a clock; the signal's exception is raised at the end of the context.
 
-    Handlers of the user's own stay, as does what is ignored, and threads other than the main one cannot have any.
+    The user's own handlers and ignored signals stay as they are. Outside the main thread, signals are not handled.
 
     Args:
-        clock: What is stopped.
+        clock: Clock that is stopped.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,25 +42,25 @@ class Interruption:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         for signum, handler in self._before.items():
             signal.signal(signum, handler)
-        if error is None and self.clock.interrupted is not None:  # it came when training was over, or being saved
+        if error is None and self.clock.interrupted is not None:  # it came after training, or during a save
             raise error_of(self.clock.interrupted)
 
     @contextlib.contextmanager
     def of_loop(self) -> Iterator[None]:
-        """Here a tick that does not end is broken off, and whatever fails after a signal failed because of it."""
+        """A context in which a hanging tick is interrupted; any error after a signal is attributed to the signal."""
         self._in_loop = True
         try:
             yield
         except Exception as error:
             if self.clock.interrupted is None:
                 raise
-            raise error_of(self.clock.interrupted) from error  # processes of its group have got the signal, too
+            raise error_of(self.clock.interrupted) from error  # processes of the same group got the signal, too
         finally:
             self._in_loop = False
 
     @contextlib.contextmanager
     def critical(self) -> Iterator[None]:
-        """Here nothing is broken off, however long it lasts."""
+        """A context in which nothing is interrupted, however long it takes."""
         self._in_critical = True
         try:
             yield
@@ -68,18 +68,18 @@ class Interruption:
             self._in_critical = False
 
     def _handle(self, signum: int, _: object) -> None:
-        if os.getpid() != self._owner:  # a forked copy, of which the clock is not the run's
+        if os.getpid() != self._owner:  # a forked copy, whose clock is not that of the run
             signal.signal(signum, self._before[signum])
             os.kill(os.getpid(), signum)
         elif self.clock.interrupted is None:
             self._since = time.monotonic()
             self.clock.interrupt(signum)
-            _thread.start_new_thread(self._insist, (signum,))  # which takes no lock that the main thread may hold
+            _thread.start_new_thread(self._insist, (signum,))  # takes no lock that the main thread may hold
         elif time.monotonic() - self._since > ONCE and (self._in_loop > self._in_critical or signum == signal.SIGINT):
             raise error_of(self.clock.interrupted)
 
     def _insist(self, signum: int) -> None:
-        """Send the signal again while the loop goes on, to the thread that may wait for something."""
+        """Send the signal again to the main thread while the loop runs, since that thread may be waiting."""
         time.sleep(PATIENCE)
         while self._in_loop or self._in_critical:
             if self._in_critical:

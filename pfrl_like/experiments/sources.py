@@ -1,4 +1,4 @@
-"""Sources of the training loop: one environment, or several at once."""
+"""Sources of training steps: one environment, or a vector environment."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,9 +30,9 @@ class SerialSource:
 
     Args:
         agent: Anything with `act` and `observe`.
-        env: Environment of any of the forms that `as_gymnasium` takes. It may return the same arrays every time.
+        env: Environment of any of the forms that `as_gymnasium` takes. It may return the same arrays at every step.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
-        cuts_off_at_end: Whether the agent is told that the last step of the clock cuts its episode off.
+        cuts_off_at_end: Whether the last step of the clock truncates its episode for the agent.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class SerialSource:
         self.takes_mask = takes_mask(agent.act)
         self.running = False
         self.obs: Any = None
-        self.last: Any = None  # what the last step gave: observation, action, reward
+        self.last: Any = None  # result of the last step: observation, action, reward
         self.mask: Any = None
         self.total_reward, self.length = 0.0, 0
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """One step, in a new episode if the last one is over; the last step of training ends an episode, too."""
+        """Make one step, in a new episode if the last one is over; the last step of training also ends an episode."""
         if not self.running:
             self._begin()
         agent = self.agent
@@ -84,12 +84,12 @@ class SerialSource:
         return (Episode(self.total_reward, self.length),)
 
     def record(self) -> None:
-        """Record from now on how episodes come about; for `saved_state`."""
+        """Start recording the course of episodes, as `saved_state` requires."""
         if not isinstance(self.env, EpisodeTape):
             self.env = EpisodeTape(self.env)
 
     def saved_state(self) -> dict[str, Any]:
-        """The episode that runs, and how the environment came to where it is; after `record`."""
+        """The running episode, and how the environment got to its present state; requires `record`."""
         began = self.obs is not None and isinstance(self.env, EpisodeTape)
         return {
             "running": self.running, "total_reward": self.total_reward, "length": self.length,
@@ -97,13 +97,13 @@ class SerialSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Go on with the episode that `saved_state` told of; if that cannot be, a new one will begin.
+        """Resume the episode that `saved_state` returned; if that is impossible, a new episode begins.
 
         Returns:
-            Why it cannot be; nothing if it can.
+            Reasons why it is impossible; empty if the episode resumes.
 
         Raises:
-            KeyError, TypeError, ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If the state belongs to something else.
         """
         self.record()
         running, total_reward, length = bool(state["running"]), float(state["total_reward"]), int(state["length"])
@@ -140,9 +140,9 @@ class VectorSource:
         max_episode_len: Steps after which an episode is cut off; None for no limit.
 
     Attributes:
-        total_reward, length: Of each environment's episode up to the last step, shape [num_envs].
-        end: Where that step ended an episode, bool [num_envs]; None before the first one.
-        last: What that step gave: observations, actions, rewards.
+        total_reward, length: Return and length of each environment's episode up to the last step, shape [num_envs].
+        end: True where that step ended an episode, bool [num_envs]; None before the first step.
+        last: Result of that step: observations, actions, rewards.
     """
 
     def __init__(self, agent: Any, env: Any, max_episode_len: int | None = None) -> None:
@@ -161,17 +161,18 @@ class VectorSource:
         self.takes_mask = takes_mask(agent.batch_act)
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """One step in every environment; those that only reset themselves are not counted."""
+        """Make one step in every environment; environments that only reset themselves are not counted."""
         step, reset, end = self.step(clock)
         self.observe(step, reset)
         clock.between_episodes = bool(end.all())
         return [Episode(float(self.total_reward[i]), int(self.length[i])) for i in np.flatnonzero(end)]
 
     def step(self, clock: Clock) -> tuple[VectorStep, BoolArray, BoolArray]:
-        """Act in every environment, without telling the agent what came.
+        """Act in every environment, without passing the result to the agent.
 
         Returns:
-            What came; where it cuts an episode off; and where an episode ended.
+            The result; a bool array that is True where the step cuts an episode off; and one that is True where an
+            episode ended.
         """
         now = self._begin()
         action = self.agent.batch_act(now.obs, **told_of(now, self.takes_mask))
@@ -193,17 +194,17 @@ class VectorSource:
         return step, reset, self.end
 
     def observe(self, step: VectorStep, reset: BoolArray) -> None:
-        """Tell the agent what came of its actions."""
+        """Pass the result of a step to the agent."""
         self.agent.batch_observe(step.obs, step.reward, step.terminated, reset, **told_of(step, self.takes_mask))
 
     def record(self) -> None:
-        """Record from now on how episodes come about; for `saved_state`."""
+        """Start recording the course of episodes, as `saved_state` requires."""
         if not self._records:
             self.stream.record()
         self._records = True
 
     def saved_state(self) -> dict[str, Any]:
-        """The episodes that run, and how the environments came to where they are; after `record`."""
+        """The running episodes, and how the environments got to their present states; requires `record`."""
         began = self.end is not None and self._records
         return {
             "end": None if self.end is None else self.end.tolist(),
@@ -212,7 +213,14 @@ class VectorSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """As that of `SerialSource`, for all environments: if one cannot go on, new episodes begin in all."""
+        """Resume the episodes that `saved_state` returned; if one of them cannot be resumed, new episodes begin in all.
+
+        Returns:
+            Reasons why it is impossible; empty if the episodes resume.
+
+        Raises:
+            KeyError, TypeError, ValueError: If the state belongs to something else.
+        """
         self.record()
         total_reward, length = np.array(state["total_reward"], float), np.array(state["length"], np.int64)
         if total_reward.shape != (self.num_envs,) or length.shape != (self.num_envs,):
@@ -232,7 +240,7 @@ class VectorSource:
             return now
         now = self.stream.begin(self.end)
         if not np.count_nonzero(self.end):
-            return now  # what the last step gave
+            return now  # observations of the last step
         self.total_reward[self.end] = 0.0
         self.length[self.end] = 0
         self._check(now.obs)
@@ -244,7 +252,7 @@ class VectorSource:
 
 
 def with_chooser(error: ValueError, agent: Any) -> ValueError:
-    """The error of an agent's action, with who has chosen it; NaN keeps its own."""
+    """An error about an agent's action, extended by the part that chose the action; errors about NaN stay unchanged."""
     if type(error) is not ValueError:
         return error
     giver = "act of the agent"
@@ -256,12 +264,12 @@ def with_chooser(error: ValueError, agent: Any) -> ValueError:
 
 
 def stop_episode(agent: Any) -> None:
-    """Let an agent that can forget the episodes of the run before, which may have stopped in the middle of them."""
+    """Let an agent forget unfinished episodes of the run before, if it has a method for that."""
     getattr(agent, "stop_episode", lambda: None)()
 
 
 def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
-    """The keywords that an agent gets only when there is something to say."""
+    """The optional keywords of an agent's call; each is given only if it carries information."""
     told = mask_keyword(now.action_mask, takes_mask)
     if not now.active.all():
         told["active"] = now.active
@@ -269,7 +277,7 @@ def told_of(now: Any, takes_mask: bool = True) -> dict[str, Any]:
 
 
 def dry_run(agent: Any, obs: Any, action_space: Any) -> None:
-    """Let an agent that can tell refuse an environment that it cannot act in, by the first observation."""
+    """Let an agent with `dry_run` check the first observation, and refuse an environment that it cannot act in."""
     check = getattr(agent, "dry_run", None)
     if check is not None:
         check(obs, action_space)

@@ -40,8 +40,8 @@ def train_agent(
 ) -> list[dict[str, Any]]:
     """Train an agent in an environment.
 
-    The run directory gets `metrics.csv`, `run.json`, `run.log`, the agent as `<t>_finish` (`<t>_except` after an error,
-    which is raised again) and a report with the learning curve.
+    The run directory gets `metrics.csv`, `run.json`, `run.log`, the agent as `<t>_finish` and a report with the
+    learning curve. After an error the agent is saved as `<t>_except` and the error is raised again.
 
     Args:
         agent: Anything with `act`, `observe`, `save`, `get_statistics`; its attribute `t`, if any, is set to
@@ -49,46 +49,47 @@ def train_agent(
         env: Environment of gymnasium or gym, or an object with `reset` and `step`.
         steps: Step at which training ends.
         outdir: Run directory; made if it is missing.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold all that `resume` needs; what replay
-            buffers hold is in `checkpoint_buffers/`. None for none.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
+            content of replay buffers is in `checkpoint_buffers/`. None for none.
         max_episode_len: Steps after which an episode is cut off; None for no limit.
-        step_offset: Step at which training starts, not above `steps`. Above 0 the run in `outdir` goes on: episodes and
-            time are counted on, and what lay beyond this step is kept aside in `outdir/beyond-...`. At 0 everything
-            that an earlier run left is kept aside in `outdir/earlier-...`.
-        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` gives a score, or None between evaluations;
-            progress shows its `max_score`. Its method `close`, if any, is called at the end. Or a function that makes
-            it, called with the step at which training starts, which `resume` finds out.
-        successful_score: Score of an evaluation that ends training.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
+        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
+            progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
+            a function that makes such an object from the step at which training starts; `resume` determines that step.
+        successful_score: Training ends once an evaluation reaches this score; None disables this.
         step_hooks: Called as (env, agent, t) after every step.
-        eval_during_episode: Whether evaluation need not wait for an episode's end; needs an environment of its own.
+        eval_during_episode: Whether evaluation may take place during an episode; it then needs an environment of its
+            own.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of the loop after every tick, last of all; `clock.stop()` ends training. A method
-            `close` of a hook, if any, is called at the end. Those of the hooks and loggers that have `saved_state()`
-            and `restore_state(state)`, or `state_dict()` and `load_state_dict(state)`, go on with `resume`, too.
-        loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
-        resume: Whether to go on from the newest checkpoint in `outdir` that is whole, as if the run had not stopped; a
-            new run if nothing was saved there. Agent, environment and the rest have to be made as they were. What lay
-            beyond the checkpoint is kept aside. If steps may differ from those of a run that was not stopped, the log
-            says why.
-        keep_checkpoints: Checkpoints that stay, `best` beside them; each can be gone on from. None keeps all agents,
-            and what else the newest two need.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training, "warn" if
-            the log tells it, once a file, and training goes on; rows wait in memory for room then. What was saved
-            before stays in both cases. Files that cannot even be begun are an error in any case, and `run.log` and the
-            report are never worth an end.
+        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
+            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
+            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
+            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
+            uninterrupted run, the log gives the reasons.
+        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
+            all agents, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
+            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
+            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
+            and of the report never end training.
 
     Returns:
-        The agent's statistics and "eval_score" at every evaluation, those before a checkpoint that training went on
-        from included.
+        The agent's statistics and "eval_score" at every evaluation, including those of the run that was resumed.
 
     Raises:
         NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
-        ValueError: On an observation or action of another structure, shape or kind of numbers than its space, or a
-            discrete one out of range (bounds of a Box are not checked); on a number of steps out of range.
-        TypeError: On a number of steps that is no integer, or an `outdir` that is no path.
+        ValueError: If an observation or action has another structure, shape or kind of numbers than its space, or a
+            discrete one is out of range (bounds of a Box are not checked), or if a number of steps is out of range.
+        TypeError: If a number of steps is not an integer, or `outdir` is not a path.
         EnvError: If the environment breaks its contract.
-        CheckpointError: If something cannot be written, see `on_checkpoint_failure`, or nothing can be gone on from.
+        CheckpointError: If a file cannot be written, see `on_checkpoint_failure`, or if checkpoints exist and none can
+            be loaded.
     """
     logger = logger or _LOGGER
     given = check_arguments(locals(), "act", "observe")
@@ -131,41 +132,61 @@ def train_agent_with_evaluation(
     """Train an agent in an environment and evaluate it regularly; see `train_agent` and `Evaluator`.
 
     Args:
-        agent: Agent to train.
-        env: Environment to train in.
+        agent: Anything with `act`, `observe`, `eval_mode`, `save`, `get_statistics`; its attribute `t`, if any, is set
+            to `step_offset`.
+        env: Environment of gymnasium or gym, or an object with `reset` and `step`.
         steps: Step at which training ends.
         eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
         eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_interval: Steps between evaluations.
-        outdir: Run directory.
-        checkpoint_freq: Steps between checkpoints; None for none.
-        train_max_episode_len: Steps after which a training episode is cut off.
-        step_offset: Step at which training starts; see `train_agent`.
-        eval_max_episode_len: The same for evaluation; None takes `train_max_episode_len`.
-        eval_env: Environment to evaluate in; None for a fresh one of the same specification, else a deep copy, else
-            `env` itself, as `run.json` tells.
-        successful_score: Mean return in evaluation that ends training.
+        eval_interval: Training steps between evaluations.
+        outdir: Run directory; made if it is missing.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
+            content of replay buffers is in `checkpoint_buffers/`. None for none.
+        train_max_episode_len: Steps after which a training episode is cut off; None for no limit.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
+        eval_max_episode_len: Steps after which an evaluation episode is cut off; None takes `train_max_episode_len`.
+        eval_env: Environment to evaluate in; None for a new one of the same specification, else a deep copy of `env`,
+            else `env` itself. `run.json` records the choice.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         step_hooks: Called as (env, agent, t) after every step.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
-        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
-        eval_during_episode: Whether evaluation need not wait for an episode's end; needs `eval_env`.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
+        eval_during_episode: Whether evaluation may take place during an episode; it then needs `eval_env`.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
-        eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
-            evaluation hooks and TensorBoard get.
-        hooks: Called with the `Clock` of the loop after every tick.
-        loggers: Further loggers of the metrics; closed at the end.
-        resume: Whether to go on from the newest checkpoint in `outdir`; see `train_agent`.
-        keep_checkpoints: Checkpoints that stay; see `train_agent`.
-        on_checkpoint_failure: Whether a checkpoint that cannot be written ends training; see `train_agent`.
+        eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
+            the statistics that evaluation hooks and TensorBoard get.
+        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
+            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
+            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
+            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
+            uninterrupted run, the log gives the reasons.
+        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
+            all agents, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
+            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
+            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
+            and of the report never end training.
 
     Returns:
         The agent, and its statistics and "eval_score" at every evaluation.
 
     Raises:
-        ValueError: If both or neither of `eval_n_steps` and `eval_n_episodes` are given, a hook does not support this
-            runner, or `eval_during_episode` is asked for without `eval_env`. Otherwise as `train_agent`.
+        NonFiniteError: On NaN or infinity in an observation, a reward, a loss or a gradient.
+        ValueError: If an observation or action has another structure, shape or kind of numbers than its space, or a
+            discrete one is out of range (bounds of a Box are not checked), or if a number of steps is out of range.
+            Also if both or neither of `eval_n_steps` and `eval_n_episodes` are given, a hook does not support this
+            runner, or `eval_during_episode` is True without `eval_env`.
+        TypeError: If a number of steps is not an integer, or `outdir` is not a path.
+        EnvError: If the environment breaks its contract.
+        CheckpointError: If a file cannot be written, see `on_checkpoint_failure`, or if checkpoints exist and none can
+            be loaded.
     """
     given = check_arguments(locals(), "act", "observe", "eval_mode")
     if eval_during_episode and eval_env is None:
@@ -181,17 +202,17 @@ def train_and_evaluate(
     *,
     vector: bool = False,
 ) -> tuple[Any, list[dict[str, Any]]]:
-    """Let a runner train with an evaluator.
+    """Run a runner with an evaluator.
 
     Args:
         runner: The runner.
         given: Arguments of the runner and of the evaluation.
-        max_episode_len: Steps after which a training episode is cut off.
-        logger: Logger of the run if none is given.
+        max_episode_len: Steps after which a training episode is cut off; None for no limit.
+        logger: Logger of the run if `given` has none.
         vector: Whether the environment is a vector environment.
 
     Returns:
-        The agent, and what the runner returns.
+        The agent, and the result of the runner.
     """
     given = {**given, "logger": given["logger"] or logger}
     check_hooks(given["evaluation_hooks"], f"support_{runner.__name__}", f"{runner.__name__}_with_evaluation")
@@ -201,13 +222,13 @@ def train_and_evaluate(
 
 
 def check_hooks(hooks: Sequence[Any], flag: str, runner: str) -> None:
-    """Refuse evaluation hooks that say they do not support a runner.
+    """Refuse evaluation hooks that do not support a runner.
 
     Raises:
-        ValueError: Naming the hook.
+        ValueError: If a hook does not support the runner; the message names the hook.
     """
     for hook in hooks:
         if not getattr(hook, flag, False):
-            error = ValueError(f"{hook} does not support {runner}().")  # the sentence that callers of PFRL know
+            error = ValueError(f"{hook} does not support {runner}().")  # PFRL's message
             error.add_note(f"evaluation_hooks: expected hooks with {flag} = True")
             raise error

@@ -1,4 +1,4 @@
-"""Training in several processes at once: agents that share parameters, or actors and a learner."""
+"""Asynchronous training in several processes: agents that share parameters, or actors and a learner."""
 
 import logging
 import multiprocessing
@@ -70,69 +70,74 @@ def train_agent_async(
     loggers: Sequence[MetricsLogger] = (),
     resume: bool = False,
 ) -> Any:
-    """Train copies of an agent in several processes, each in an environment of its own.
+    """Train copies of an agent in several processes, each in its own environment.
 
-    The run directory gets what `train_agent` writes. Process 0 also evaluates, between its episodes, while the others
-    go on.
+    The run directory gets the files of `train_agent`. Process 0 also evaluates, between its episodes, while the other
+    processes continue.
 
     Args:
-        outdir: Run directory.
+        outdir: Run directory; made if it is missing.
         processes: Number of processes.
-        make_env: Called in each process as (process index, test=False), and in process 0 with test=True for the
-            environment to evaluate in; a lambda will do.
-        profile: Whether each process writes a profile, `profile-<process index>.out`, of the time it spent.
+        make_env: Called in each process as (process index, test=False), and in process 0 also with test=True for the
+            environment to evaluate in. It may be a lambda.
+        profile: Whether each process writes a profile of its running time, `profile-<process index>.out`.
         steps: Step, counted over all processes, at which training ends.
-        eval_interval: Steps between evaluations; None for none.
+        eval_interval: Training steps between evaluations; None for none.
         eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
         eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_success_threshold: Return from which an evaluation episode counts as a success; adds "success_rate" to what
-            evaluation hooks and TensorBoard get.
-        max_episode_len: Steps after which an episode is cut off, in training and in evaluation.
-        step_offset: Step at which training starts; see `train_agent`.
-        successful_score: Mean return in evaluation that ends training.
-        agent: Agent of which each process gets a copy, such as `A3C` or `ACER`; not with `make_agent`.
+        eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
+            the statistics that evaluation hooks and TensorBoard get.
+        max_episode_len: Steps after which an episode is cut off, in training and in evaluation; None for no limit.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
+        agent: Agent that each process gets a copy of, such as `A3C` or `ACER`; not with `make_agent`.
         make_agent: Called in each process with its index.
-        global_step_hooks: Called as (env, agent, t) after every step, in the process that made it; every t comes once.
+        global_step_hooks: Called as (env, agent, t) after every step, in the process that made the step; every t occurs
+            once.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its score is the best so far.
-        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
         logger: Logger of this run.
-        random_seeds: Seed of the random streams of each process; None for 0, 1, ...
-        stop_event: Ends training when it is set; set here in the end. It is looked at in this process alone, so that
-            one of `threading` will do.
-        exception_event: Ends training with an error when it is set; likewise.
-        use_shared_memory: Whether the attributes that the agent names in `shared_attributes` are the same in all
-            processes. Without, each process's agent learns for itself, and that of process 0 is the one that is saved,
-            at the end.
+        random_seeds: Seeds of the random streams, one for each process; None for 0, 1, ...
+        stop_event: Ends training when it is set; it is also set here at the end of training. Only this process reads
+            it, so that an event of `threading` is enough.
+        exception_event: Ends training with an error when it is set. Only this process reads it, so that an event of
+            `threading` is enough.
+        use_shared_memory: Whether all processes share the attributes that the agent names in `shared_attributes`. If
+            not, each process trains its own agent, and only that of process 0 is saved, at the end.
         start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
-            spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
-        grace: Seconds that processes get to end once training is over, an evaluation that goes on not counted; longer
-            than any step (of an actor also its wait for the learner), reset, save or hook takes, and `make_env`. One
-            that hangs is then ended by force, and named in the error. After another process has failed it is 2 s at
-            most, and half a second after Ctrl-C, SIGTERM or an error in this process.
-        step_timeout: Seconds without a sign of life, from a step of training or evaluation or from making a part, after
-            which a process hangs while training goes on: it ends training with an error, as any failure does, which
-            tells where it was. None is for ever.
+            spawn; both need the main part of the script under `if __name__ == "__main__":`, fork does not.
+        grace: Seconds that processes get to end once training is over; the time of a running evaluation does not count.
+            It must be longer than any step (for an actor including its wait for the learner), reset, save or hook, and
+            any call of `make_env`. A process that takes longer is killed and named in the error. The limit is at most 2
+            seconds after another process has failed, and at most half a second after Ctrl-C, SIGTERM or an error in
+            this process.
+        step_timeout: Seconds without a sign of life after which a process counts as hanging while training runs. Signs
+            of life are steps of training and evaluation, and the construction of environment and agent. A hanging
+            process ends training with an error, as any failure does; the error shows where the process was. None for no
+            limit.
         checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
         progress: Whether to show progress; None shows it on a terminal.
         hooks: Called with the `Clock` of this process's loop several times a second.
-        loggers: Further loggers of the metrics, beside the CSV file; closed at the end.
-        resume: Whether to go on from the newest agent in `outdir` that is whole; from the start if nothing was saved
-            there. Networks, optimisers, counters, scores and tables go on. What processes do beside each other is never
-            the same twice, so their environments begin new episodes, with seeds of their own, and a replay buffer
-            fills anew. It needs shared memory.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        resume: Whether to resume from the newest complete agent in `outdir`; a new run starts if nothing was saved
+            there. Networks, optimisers, counters, scores and tables are resumed. Parallel processes never repeat
+            exactly, so their environments begin new episodes, with their own seeds, and a replay buffer starts empty.
+            It needs shared memory.
 
     Returns:
-        The agent: that given, the first one made or, if `make_agent` is that of actors, the one that learns. What the
-        processes do not share, such as the running means of its statistics, is that of process 0. Without shared memory
-        it has not learnt (load what was saved), and is None if none was given.
+        The given agent, or the first one that `make_agent` made, or, if `make_agent` makes actors, the learner's agent.
+        Attributes that the processes do not share, such as running means of statistics, are those of process 0. Without
+        shared memory the returned agent is untrained (load the saved one), or None if none was given.
 
     Raises:
-        AsyncTrainingError: If a process raised, died or did not end, or `exception_event` was set: with all tracebacks,
-            after the agent has been saved as `<t>_except` and all processes have ended.
+        AsyncTrainingError: If a process raised, died or did not end, or `exception_event` was set. It holds all
+            tracebacks; it is raised after the agent was saved as `<t>_except` and all processes have ended.
         ValueError: If not exactly one of `agent` and `make_agent` is given, or a number is out of range.
-        TypeError: If a number is no integer, a part is none, the agent does not name what its copies share although
-            they are to, or something cannot be sent to another process.
+        TypeError: If a number is not an integer, an argument has the wrong type, the agent does not name what its
+            copies share although `use_shared_memory` is True, or an object cannot be sent to another process.
     """
     logger = logger or _LOGGER
     given = check_arguments(locals())
@@ -152,7 +157,7 @@ def train_agent_async(
             agent = getattr(make_agent, "representative", None)
             if agent is None and use_shared_memory:
                 agent = make_agent(0)
-        represented = hasattr(agent, "starting")  # by a learner of its own, here
+        represented = hasattr(agent, "starting")  # by a learner in this process
         if use_shared_memory and not represented:
             check_shares(agent, "agent" if make_agent is None else "make_agent(0)")
         alone = not use_shared_memory and not represented
@@ -167,11 +172,11 @@ def train_agent_async(
             step_offset = min(newest_agent(getattr(agent, "agent", agent), outdir, logger), steps)
         outcome = os.path.join(outdir, ".process-0") if alone else ""
         if alone:
-            shutil.rmtree(outcome, ignore_errors=True)  # of a run that was killed
+            shutil.rmtree(outcome, ignore_errors=True)  # left by a run that was killed
         evaluator = evaluator_options(given, max_episode_len) | {
             "outdir": outdir, "step_offset": step_offset, "logger": None, "use_tensorboard": False,
         }  # fmt: skip
-        spawn = multiprocessing.get_context("spawn")  # whose locks reach processes of each kind
+        spawn = multiprocessing.get_context("spawn")  # its locks work with every start method
         totals = spawn.Array("q", [step_offset, progress_of(outdir, step_offset).episodes])
         counters = Counters(totals, spawn.RawValue("b", 0), spawn.RawArray("Q", processes), spawn.RawValue("b", 0))
         job = Job(
@@ -221,7 +226,7 @@ def train_agent_async(
 
 
 def _share(agent: Any) -> dict[str, Any]:
-    """The attributes that an agent shares with its copies in other processes, moved into shared memory."""
+    """The attributes that an agent shares with its copies in other processes; they are moved to shared memory."""
     shared = {name: getattr(agent, name) for name in getattr(agent, "shared_attributes", ())}
     for value in shared.values():
         if isinstance(value, torch.nn.Module):
@@ -243,32 +248,32 @@ def train_agent_actor_learner(
     updates_per_step: float | None = None,
     **options: Any,
 ) -> Any:
-    """Train an agent that learns from replay: actors gather steps in processes of their own, a thread here learns.
+    """Train an agent that learns from replay: actors collect steps in processes, a thread of this process learns.
 
-    Processes start by forkserver, or spawn: a script that calls this needs its main part under
-    `if __name__ == "__main__":`, or `start_method="fork"`.
+    Processes start by forkserver, or spawn. Both need the main part of the script under
+    `if __name__ == "__main__":`, unless `start_method="fork"` is given.
 
     Args:
         agent: Agent with `setup_actor_learner_training`, such as `pfrl_like.agents.DQN`. Its `target_update_interval`
-            is divided by its `update_interval`, which is of no other effect here, and the target moves after so many
-            updates, not steps; `n_times_update` multiplies that number.
-        make_env: Called in each actor's process as (process index, test=False), and in process 0 with test=True for the
-            environment to evaluate in; the name `test` is given.
+            is divided by its `update_interval`, which has no other effect here; the target network is synchronised
+            after that many updates, not steps. `n_times_update` multiplies that number.
+        make_env: Called in each actor's process as (process index, test=False), and in process 0 also with test=True
+            for the environment to evaluate in. The argument `test` is passed by name.
         steps: Step, counted over all actors, at which training ends.
-        outdir: Run directory.
+        outdir: Run directory; made if it is missing.
         n_actors: Number of actors.
-        n_updates: Updates after which training ends; None for no such end.
-        actor_update_interval: Updates after which the actors' parameters are renewed.
-        updates_per_step: Updates for each step; None lets actors and learner each run as fast as they can.
-        **options: Further keywords of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method. Its
-            defaults hold: 10 episodes of evaluation every 10**6 steps, so that a shorter run has none without another
-            `eval_interval`, and the best agent is saved.
+        n_updates: Updates after which training ends; None for no limit.
+        actor_update_interval: Updates between two transfers of the parameters to the actors.
+        updates_per_step: Updates per step; None lets actors and learner each run as fast as they can.
+        **options: Further arguments of `train_agent_async`: evaluation, hooks, checkpoints, progress, start method. Its
+            defaults apply: it evaluates 10 episodes every 10**6 steps, so that a shorter run needs another
+            `eval_interval`, and saves the best agent.
 
     Returns:
         The agent, as it was saved last (`<t>_finish`).
 
     Raises:
-        AsyncTrainingError: If an actor or the learner raised or died, after the agent has been saved.
+        AsyncTrainingError: If an actor or the learner raised or died; it is raised after the agent was saved.
     """
     check_arguments({"agent": agent}, "setup_actor_learner_training")
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(

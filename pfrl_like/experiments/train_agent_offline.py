@@ -1,4 +1,4 @@
-"""Training from recorded data, without an environment but to evaluate in."""
+"""Training from recorded data; an environment is only needed for evaluation."""
 
 import inspect
 import logging
@@ -25,7 +25,7 @@ _OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes
 
 
 def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
-    """Refuse what the method that draws minibatches cannot be called with."""
+    """Refuse arguments that the method which samples minibatches does not accept."""
     signature = inspect.signature(getattr(dataset, sample))
     try:
         signature.bind(*given, **options)
@@ -42,9 +42,10 @@ class DatasetSource:
     Args:
         agent: Anything with `update(batch)`, `gamma` and `device`.
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer. For agents that
-            learn from sequences with `sample_sequences(n, max_len, gamma, device)`: an episodic one.
-        minibatch_size: Items of a minibatch; None takes the agent's.
-        options: Further arguments of `sample_batch`, beside those that the agent needs (`agent.sampling`).
+            learn from sequences, an episodic replay buffer or anything else with `sample_sequences(n, max_len, gamma,
+            device)`.
+        minibatch_size: Items of a minibatch; None takes the agent's `minibatch_size`.
+        options: Further arguments of `sample_batch`, besides those that the agent needs (`agent.sampling`).
     """
 
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
@@ -62,12 +63,12 @@ class DatasetSource:
 
     @property
     def _wanted(self) -> tuple[Any, ...]:
-        """What minibatches are drawn by, beside the options."""
+        """The positional arguments with which minibatches are sampled."""
         lengths = [self.agent.sequence_length] if self.of_sequences else []
         return self.minibatch_size, *lengths, self.agent.gamma, self.agent.device
 
     def _check_size(self) -> None:
-        """Refuse minibatches that are larger than the data, if these tell how many they are."""
+        """Refuse minibatches larger than the dataset, if the dataset has a size."""
         what, held = "transitions", getattr(self.dataset, "n_steps", None)
         if hasattr(self.dataset, "stored_steps"):  # a replay buffer
             held = len(self.dataset)
@@ -77,7 +78,7 @@ class DatasetSource:
             raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset holds {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """One update."""
+        """Make one update."""
         batch = getattr(self.dataset, self._sample)(*self._wanted, **self.options)
         td_error, _ = self.agent.update(batch)
         self.last = batch.obs, batch.action, batch.reward
@@ -88,31 +89,31 @@ class DatasetSource:
         return ()
 
     def record(self) -> None:
-        """Nothing has to be recorded for `saved_state`."""
+        """Do nothing; `saved_state` needs no recording."""
 
     @property
     def draws_from(self) -> tuple[Any, ...]:
-        """Objects by whose random streams minibatches are drawn."""
+        """The objects whose random streams choose the minibatches."""
         return self.dataset, self.options
 
     def saved_state(self) -> dict[str, Any]:
-        """What the dataset says, or what tells it from others; replay buffers are saved whole, by the run."""
+        """The dataset's own state, or numbers that identify it; the run saves replay buffers completely."""
         return {"data": state_of_data(self.dataset)}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Let the dataset take up what `saved_state` told of it, or compare it with that.
+        """Let the dataset restore its part of `saved_state`, or compare the dataset with it.
 
         Returns:
-            How it differs; nothing if it does not.
+            The differences; empty if there are none.
 
         Raises:
-            KeyError, TypeError, ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If the state belongs to something else.
         """
         return restore_data(self.dataset, state["data"])
 
 
 class UpdateLog:
-    """Writes the agent's statistics to the loggers every `interval` updates."""
+    """Sends the agent's statistics to the loggers every `interval` updates."""
 
     def __init__(self, agent: Any, loggers: Sequence[MetricsLogger], interval: int) -> None:
         self.agent, self.loggers, self.interval = agent, loggers, interval
@@ -155,34 +156,46 @@ def train_agent_offline(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Train an agent from recorded data; the run directory is that of `train_agent`.
 
-    The agent can go on in an environment afterwards, with any other runner.
+    Afterwards any other runner can continue to train the agent in an environment.
 
     Args:
         agent: Anything with `update`, `gamma`, `device`, `save` and `get_statistics`.
-        dataset: An `MDPDataset`, or a replay buffer; `MDPDataset.from_episodes` makes one of a list of episodes.
+        dataset: An `MDPDataset`, or a replay buffer; `MDPDataset.from_episodes` makes a dataset of a list of episodes.
         steps: Number of updates at which training ends.
         outdir: Run directory; made if it is missing.
-        checkpoint_freq: Updates between checkpoints `<t>_checkpoint`; None for none.
-        step_offset: Number of updates at which training starts; see `train_agent`.
+        checkpoint_freq: Updates between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
+            content of replay buffers is in `checkpoint_buffers/`. None for none.
+        step_offset: Number of updates at which training starts, at most `steps`. Above 0 the run in `outdir` resumes:
+            its time continues, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything that an
+            earlier run left is moved to `outdir/earlier-...`.
         eval_env: Environment to evaluate in; None for no evaluation.
         eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
         eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
         eval_interval: Updates between evaluations.
-        eval_max_episode_len: Steps after which an evaluation episode is cut off.
-        successful_score: Mean return in evaluation that ends training.
+        eval_max_episode_len: Steps after which an evaluation episode is cut off; None for no limit.
+        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
         step_hooks: Called as (eval_env, agent, t) after every update.
         evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever the score is the best so far.
-        use_tensorboard: Whether to log evaluations, and what `metrics.csv` gets, to TensorBoard, too.
-        minibatch_size: Items of a minibatch; None takes the agent's.
-        log_interval: Updates between lines of `metrics.csv`.
+        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
+        minibatch_size: Items of a minibatch; None takes the agent's `minibatch_size`.
+        log_interval: Updates between rows of `metrics.csv`.
         logger: Logger of this run.
         progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of the loop after every update.
-        loggers: Further loggers of the metrics; closed at the end.
-        resume: Whether to go on from the newest checkpoint in `outdir`; see `train_agent`.
-        keep_checkpoints: Checkpoints that stay; see `train_agent`.
-        on_checkpoint_failure: Whether a checkpoint that cannot be written ends training; see `train_agent`.
+        hooks: Called with the `Clock` of the loop after every update, after logging and evaluation; `clock.stop()` ends
+            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        resume: Whether to resume from the newest complete checkpoint in `outdir`, as if the run had not stopped; a new
+            run starts if nothing was saved there. Agent, environment and all other parts have to be constructed as
+            before. Everything beyond the checkpoint is moved aside. If later steps may differ from those of an
+            uninterrupted run, the log gives the reasons.
+        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
+            all agents, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
+            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
+            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
+            and of the report never end training.
         sampling: Further arguments of `dataset.sample_batch`: `num_steps`, `n_frames`, `rng`.
 
     Returns:
@@ -190,10 +203,10 @@ def train_agent_offline(
 
     Raises:
         NonFiniteError: On NaN or infinity in a loss or a gradient.
-        ValueError: On numbers out of range, if `eval_env` and `eval_interval` are not given together, if a minibatch is
-            larger than the dataset, or if the agent has other observations or actions than it.
-        TypeError: If the agent, or the dataset, is none, or has actions of the other kind, or on an argument that
-            `sample_batch` has not, or an `rng` that is no generator of NumPy.
+        ValueError: If a number is out of range, if only one of `eval_env` and `eval_interval` is given, if a minibatch
+            is larger than the dataset, or if the observations or actions of the agent and the dataset differ.
+        TypeError: If `agent` or `dataset` lacks a required method, if the dataset has actions of the other kind, if
+            `sample_batch` does not accept an argument, or if `rng` is not a NumPy generator.
         RuntimeError: If observations or actions do not fit a part of the agent.
     """
     if (eval_env is None) != (eval_interval is None):

@@ -1,4 +1,4 @@
-"""A whole run: the loop, its callbacks, and what is left in the run directory however it ends."""
+"""The common body of the runners: the loop, its callbacks, and the files of the run directory, also after an error."""
 
 import contextlib
 import logging
@@ -36,7 +36,7 @@ from pfrl_like.utils.env_values import mask_keyword, takes_mask
 
 @contextlib.contextmanager
 def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
-    """Write the report of a run however it ends; a picture is not worth a finished run, nor another error."""
+    """Write the report of a run at the end of the context; a failure of the report is only logged."""
     try:
         yield
     finally:
@@ -49,7 +49,7 @@ def reported(outdir: str, writes: FailedWrites) -> Iterator[None]:
 
 @contextlib.contextmanager
 def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> Iterator[None]:
-    """Close everything at the end; what fails meanwhile, of which a logger is told, hides no error of the block."""
+    """Close everything at the end of the context; failures to close are logged if they would hide an earlier error."""
     try:
         yield
     except BaseException:
@@ -66,12 +66,15 @@ def closing_all(things: Sequence[Any], logger: logging.Logger | None = None) -> 
 def saved_on_error(
     checkpoints: Checkpoints, clock: Clock, record: RunRecord, on_error: Callable[[], None]
 ) -> Iterator[None]:
-    """Save the agent as `<t>_except` before an error goes on; nothing that fails meanwhile hides the error."""
+    """Save the agent as `<t>_except` after an error, then raise the error again.
+
+    Failures during these steps are logged and do not hide the error.
+    """
     outdir, logger = checkpoints.outdir, checkpoints.logger
     try:
         yield
     except (Exception, KeyboardInterrupt, SystemExit) as error:
-        checkpoints.writes.ended_by = error  # whatever cannot be written from now on
+        checkpoints.writes.ended_by = error  # before any further failure to write
         error.add_note(f"at step {clock.t:,} of training, after {clock.episodes:,} whole episodes")
         what = f"{type(error).__name__}: {error}".removesuffix(": ")
         logger.error("outdir:%s step:%s training ended by %s", outdir, clock.t, what)
@@ -83,7 +86,7 @@ def saved_on_error(
         ):
             try:
                 act()
-            except PfrlLikeError as failure:  # which says all there is to say
+            except PfrlLikeError as failure:  # its message is complete, no traceback is needed
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
@@ -93,7 +96,7 @@ def saved_on_error(
 
 
 class UpdateCount:
-    """Tells whether an agent has made an update since this was made, as far as `optim_t` or its statistics tell.
+    """Detects whether an agent has made an update since this object was made, by `optim_t` or its statistics.
 
     Args:
         agent: The agent.
@@ -105,11 +108,11 @@ class UpdateCount:
         self.missing = self.before is not None
 
     def complaint(self) -> str:
-        """What to tell people about; empty if there was an update, or nobody knows."""
+        """A message that no update was made; empty if there was one or it is unknown."""
         return ": ".join(["no update was made", *self._reasons()]) if self._is_missing() else ""
 
     def waits(self) -> str:
-        """What the first update waits for; empty if there was one, or nobody knows."""
+        """A message that says what the first update waits for; empty if there was an update or it is unknown."""
         return ": ".join(["no updates yet", *reasons]) if self._is_missing() and (reasons := self._reasons()) else ""
 
     def _is_missing(self) -> bool:
@@ -154,14 +157,45 @@ def train(
     parts: Sequence[Any] = (),
     drive: Drive = lambda source, clock, callbacks, _: run(source, clock, callbacks),
 ) -> list[dict[str, Any]]:
-    """Train, evaluate, save; the common body of the runners.
+    """Train, evaluate and save; the common body of the runners.
 
-    Most arguments are those of `train_agent`. `source` is where training comes from, `make_logs` gives the callbacks
-    that log, for the loggers of this run and its directory, and `on_error` is called with the evaluator after the agent
-    has been saved because of an error. `clears` is whether what an earlier run left has still to be set aside. `parts`
-    are further ones that go on where they were (see `RunState`), `resume` may be a checkpoint that has been loaded.
-    `drive` lets the source tick, and may save checkpoints; without it that is `loop.run`. `steps` is None if it, and
-    not the clock, says when training is over.
+    Args:
+        agent: The agent.
+        env: Environment of the user; it is passed to the step hooks and may hold random streams.
+        source: Source of the training steps.
+        steps: Step at which training ends; None if `drive` decides, and not the clock.
+        outdir: Run directory; made if it is missing.
+        make_logs: Makes the callbacks that log, from the loggers of this run and its directory.
+        logger: Logger of this run.
+        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
+            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
+            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
+        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
+            content of replay buffers is in `checkpoint_buffers/`. None for none.
+        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
+            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
+            that an earlier run left is moved to `outdir/earlier-...`.
+        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
+            progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
+            a function that makes such an object from the step at which training starts; `resume` determines that step.
+        successful_score: Training ends once an evaluation reaches this score; None disables this.
+        step_hooks: Called as (env, agent, t) after every step.
+        eval_during_episode: Whether evaluation may take place during an episode; it then needs an environment of its
+            own.
+        progress: Whether to show progress; None shows it on a terminal.
+        on_error: Called with the evaluator after an error, once the agent has been saved.
+        clears: Whether files of an earlier run still have to be moved aside.
+        resume: Whether to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already
+            loaded.
+        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
+            all agents, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
+            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
+            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
+            and of the report never end training.
+        parts: Further parts that are saved and restored, see `RunState`.
+        drive: Calls the source's `tick` until training is over, and may save checkpoints; the default is `loop.run`.
 
     Returns:
         The statistics at every evaluation.
@@ -194,7 +228,7 @@ def train(
         if hasattr(source, "last"):
             callbacks.append(Trace(source, agent, outdir, checkpoint_freq, step_offset))
         callbacks += [StepHooks(step_hooks, env, agent)] if step_hooks else []
-        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # which closes it
+        board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
             callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint, waits=updates.waits))
@@ -209,10 +243,10 @@ def train(
         writes.govern([csv, *loggers, *callbacks, evaluator])
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
-            at_end=isinstance(source, VectorSource),  # as PFRL: a serial run ends with `<t>_finish` alone
+            at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run ends with `<t>_finish` alone
             keep=keep_checkpoints, goes_on_from=goes_on_from,
         )  # fmt: skip
-        callbacks.append(checkpoints)  # last of all, so that it sees what the others have done
+        callbacks.append(checkpoints)  # last, so that it saves the effects of the other callbacks
         record = RunRecord(
             outdir, agent=agent, env=env, steps=steps, step_offset=step_offset, evaluator=evaluator,
             items_on_disk=items, writes=writes, source=source,
@@ -245,10 +279,14 @@ def train(
 def _begin(
     agent: Any, evaluator: Any, outdir: str, step_offset: int, clears: bool, in_vain: bool, logger: logging.Logger
 ) -> Any:
-    """Set the agent to the step at which training starts, and aside what lies beyond it; return the evaluator."""
+    """Prepare a run: make the evaluator, move files beyond the first step aside, and set the agent's step.
+
+    Returns:
+        The evaluator.
+    """
     if callable(evaluator) and not hasattr(evaluator, "evaluate_if_necessary"):
         evaluator = evaluator(step_offset)
-    if clears:  # an evaluator does it with its own files
+    if clears:  # an evaluator moves its own files aside
         boards = isinstance(evaluator, Evaluator) and evaluator.tensorboard is not None
         set_aside(outdir, step_offset, logger, evaluation=evaluator is None, tensorboard=not boards, in_vain=in_vain)
     if hasattr(agent, "t"):
@@ -257,33 +295,33 @@ def _begin(
     return evaluator
 
 
-#: What `info` has of an episode that reached its goal.
+#: Keys of `info` that mark an episode as successful.
 _SUCCESS = ("is_success", "success")
 _ENOUGH = "enough paths"
 
 
 class Actor(Protocol):
-    """What walks the paths: it acts, is told what came, and stores it if it wants to learn from it.
+    """Acts along the sampled paths, observes the results, and stores them if it wants to learn from them.
 
-    Both methods may have the keyword `action_mask` as well, as those of a `BatchAgent`.
+    Both methods may also have the keyword `action_mask`, like those of a `BatchAgent`.
     """
 
     def act(self, obs: Any) -> Any:
-        """The action to take."""
+        """Choose an action."""
 
     def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool) -> None:
-        """What came of the last action."""
+        """Observe the result of the last action."""
 
 
 class PathRecorder:
-    """Stands between the loop and an actor, and keeps what passes as paths.
+    """Wraps an actor in the training loop, and records its steps as paths.
 
-    A path is a dict: "observations", "actions", "rewards", "terminations" (arrays of its steps), "env_infos" (a dict
-    for each), "last_observation", "complete" (whether the episode is over), "undiscounted_return" and "success" of the
-    episode so far, which an earlier path may have begun.
+    A path is a dict: "observations", "actions", "rewards", "terminations" (arrays over its steps), "env_infos" (a dict
+    for each step), "last_observation", "complete" (whether the episode is over), "undiscounted_return" and "success".
+    The last two describe the episode so far, which an earlier path may have begun.
 
     Args:
-        actor: Who walks.
+        actor: The actor.
         env: Environment of any of the forms that `as_gymnasium` takes.
         max_path_length: Steps after which an episode is cut off; None for no limit.
     """
@@ -294,7 +332,7 @@ class PathRecorder:
         self.dry_run = getattr(actor, "dry_run", None)
         self.source = SerialSource(self, env, max_path_length)
         self.source.record()
-        self.env = self.source.env  # a tape, which also keeps `info`, which no agent is told of
+        self.env = self.source.env  # a tape, which also keeps `info`, since agents do not get it
         self.paths: list[dict[str, Any]] = []
         self._rows: list[tuple[Any, ...]] = []
         self._success = False
@@ -307,7 +345,7 @@ class PathRecorder:
         return self._action
 
     def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
-        """Keep what came, and tell the actor."""
+        """Record the step, and pass it to the actor."""
         info = self.env.info
         self._rows.append((self._obs, self._action, reward, terminated, info))
         self._last = obs
@@ -321,7 +359,7 @@ class PathRecorder:
         self._rows = []
         try:
             stacked: Any = np.stack(observations)
-        except ValueError:  # nested, or of several shapes
+        except ValueError:  # nested, or of different shapes
             stacked = list(observations)
         self.paths.append(
             {
@@ -334,14 +372,14 @@ class PathRecorder:
     def walk(
         self, source: Source, clock: Clock, callbacks: Sequence[Callback], n_paths: int, n_steps: int | None
     ) -> list[dict[str, Any]]:
-        """Walk so many whole paths or, if it is given, so many steps, the last path of which may not be over.
+        """Sample `n_paths` whole paths, or `n_steps` steps if that is given; then the last path may be incomplete.
 
         Args:
-            source: This recorder's, or something around it.
-            clock: Clock of the run; a hook that stops it ends the walk.
+            source: The source of this recorder, or a wrapper of it.
+            clock: Clock of the run; a hook that stops it ends the sampling.
             callbacks: Called after every step.
-            n_paths: Paths.
-            n_steps: Steps; None for `n_paths`.
+            n_paths: Number of paths.
+            n_steps: Number of steps; None for `n_paths` whole paths.
 
         Returns:
             The paths.
@@ -356,7 +394,7 @@ class PathRecorder:
         try:
             run(source, clock, [*callbacks, enough])
         finally:
-            clock.between_ticks = False  # the algorithm goes on with the paths
+            clock.between_ticks = False  # the algorithm still has to use the paths
         if clock.reason == _ENOUGH:
             clock.stopped, clock.reason = False, ""
         if self._rows:
@@ -364,9 +402,9 @@ class PathRecorder:
         return self.paths
 
     def saved_state(self) -> dict[str, Any]:
-        """What the source does not know of the episode that runs between two walks."""
+        """The state of the running episode that the source does not have."""
         return {"success": self._success}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore what `saved_state` returned."""
         self._success = bool(state["success"])

@@ -1,4 +1,4 @@
-"""A run: the loop, its directory and files, checksums, and the record of what it ran on."""
+"""Runs: the training loop, run directories and their files, checksums, and the record of the program's environment."""
 
 from pfrl_like.runs.loop import Clock, Episode, run
 

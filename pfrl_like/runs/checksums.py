@@ -1,4 +1,4 @@
-"""Checksums of all that an agent saves, of random streams, and of recorded data, which tell these from others."""
+"""Checksums of an agent's saved state, of random streams, and of datasets."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +18,15 @@ from pfrl_like.runs.loop import unknown
 from pfrl_like.storage import plain_json
 from pfrl_like.storage.plain_tensors import checksum
 
-#: How names of random streams begin.
+#: Prefix of the names of random streams.
 STREAM = "random stream "
-#: Rows, evenly spread, by which a dataset is told from another; one in a mapped file need not be read whole.
+#: Rows, evenly spread, in the checksum of a dataset. A dataset in a mapped file need not be read completely.
 _LOOKED_AT = 1024
 _WRAPPED = re.compile(r"(?:\.env)+(?!\w)")
 
 
 def checksums_of(agent: Any) -> dict[str, int]:
-    """The checksum of everything that an agent saves, by name; empty for one without `state_dict`."""
+    """The checksum of everything that an agent saves, by name; empty for an agent without `state_dict`."""
     if not hasattr(agent, "state_dict"):
         return {}
     with isolated_rng():
@@ -35,9 +35,9 @@ def checksums_of(agent: Any) -> dict[str, int]:
 
 
 def checksums_of_streams(*owners: Any) -> dict[str, int]:
-    """The checksum of every random stream that can be reached from some objects, and of the global ones, by name.
+    """The checksum of every random stream reachable from some objects, and of the global streams, by name.
 
-    Names do not tell by how many wrappers a stream is reached, for a run may add one.
+    The names do not depend on the number of wrappers around a stream, since a run may add a wrapper.
     """
     sums: dict[str, int] = {}
     for owner, state in Streams.of(*owners).now().items():
@@ -58,13 +58,13 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def state_of_data(dataset: Any) -> Any:
-    """What a dataset says itself (`saved_state`, as `loop.Resumable`), or what tells it from others, for JSON.
+    """The dataset's own `saved_state` (see `loop.Resumable`), or numbers that identify the dataset, for JSON.
 
-    It is None of replay buffers, which are saved whole, by the run. Of data of a kind that nobody knows it says that it
-    is not known, which makes the run "approximate".
+    It is None for replay buffers, which the run saves completely. Data of an unknown kind is marked as unknown, which
+    makes the resumed run "approximate".
 
     Raises:
-        CheckpointError: If what a dataset says itself is not made of what JSON has.
+        CheckpointError: If the dataset's `saved_state` holds values that JSON cannot represent.
     """
     kind = type(dataset).__name__
     if hasattr(dataset, "saved_state"):
@@ -82,13 +82,13 @@ def state_of_data(dataset: Any) -> Any:
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:
-    """Let a dataset take up what `state_of_data` gave, or compare it with that.
+    """Let a dataset restore what `state_of_data` returned, or compare the dataset with it.
 
     Returns:
-        How it differs; nothing if it does not.
+        The differences; empty if there are none.
 
     Raises:
-        KeyError, TypeError, ValueError: By one with `restore_state`, if it is the state of something else.
+        KeyError, TypeError, ValueError: By a dataset with `restore_state`, if the state belongs to something else.
     """
     if hasattr(dataset, "saved_state"):
         return dataset.restore_state(state) or ()
@@ -97,7 +97,7 @@ def restore_data(dataset: Any, state: Any) -> Sequence[str]:
 
 
 def _spread(n: int) -> Indices:
-    """Some of the numbers below n, the first and the last among them."""
+    """Some of the integers below n, evenly spread, including the first and the last."""
     return np.unique(np.linspace(0, n - 1, _LOOKED_AT).astype(np.int64))
 
 

@@ -1,4 +1,4 @@
-"""The circumstances of a program: what was started, from which files, on what, with which versions and settings."""
+"""The record of a program's environment: command, source files, hardware, versions and settings."""
 
 import contextlib
 import functools
@@ -19,7 +19,7 @@ import torch
 
 from pfrl_like.runs.secrets import command_digest, masked_command
 
-#: Files beyond this number, and those of more bytes, are left out.
+#: Most files in the record, and most bytes of a file; others are left out.
 _MOST, _LARGEST = 256, 1 << 20
 _INSTALLED = {"site-packages", "dist-packages"}
 _ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")) + (
@@ -28,9 +28,10 @@ _ELSEWHERE = tuple(sysconfig.get_path(name) + os.sep for name in ("stdlib", "pla
 
 
 def program_files() -> dict[str, str]:
-    """The SHA-256 of the script that was started, and of the project's own modules that are imported, by path.
+    """The SHA-256 of the started script, and of the imported modules of the project, by path.
 
-    These are loaded from below the script's directory or the current one; paths are relative to the one of them.
+    The project's modules lie below the script's directory or the current directory. Paths are relative to that
+    directory.
     """
     script = _file_of(sys.modules.get("__main__"))
     roots = [*([os.path.dirname(script)] if script else []), os.getcwd()]
@@ -44,22 +45,22 @@ def program_files() -> dict[str, str]:
 
 
 def _file_of(module: object) -> str | None:
-    """The source that a module was loaded from; nothing is imported by asking."""
+    """The source file of a module; looking it up imports nothing."""
     file = object.__getattribute__(module, "__dict__").get("__file__") if isinstance(module, types.ModuleType) else None
     return os.path.abspath(file) if isinstance(file, str) else None
 
 
 def _fingerprint_of(path: str) -> str | None:
-    """The SHA-256 of a file, None of one that is too large or cannot be read."""
+    """The SHA-256 of a file; None if it is too large or cannot be read."""
     with contextlib.suppress(OSError):
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             return _sha256(Path(path).read_bytes())
     return None
 
 
-#: Packages whose version decides what an environment does.
+#: Packages whose version changes the behaviour of an environment.
 _SIMULATORS = ("ale_py", "mujoco")
-#: Variables on which the last bits of a result may depend.
+#: Environment variables that can change the last bits of a result.
 VARIABLES = (
     "PYTHONHASHSEED", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES", "ATEN_CPU_CAPABILITY",
@@ -67,9 +68,10 @@ VARIABLES = (
 
 
 def circumstances() -> dict[str, Any]:
-    """What may explain that two runs of a program differ, as JSON takes it.
+    """Facts that may explain why two runs of a program differ, as values that JSON can represent.
 
-    Secrets of the command line are masked; then "command_digest" tells whether two of them are the same.
+    Secrets in the command line are masked. If there are any, "command_digest" tells whether two command lines are
+    equal.
     """
     command = masked_command(sys.argv)
     return {
@@ -81,7 +83,7 @@ def circumstances() -> dict[str, Any]:
         "files": program_files(),
         "seeds": {
             "torch": torch.initial_seed(),
-            # Checksums tell whether two runs began with the same state, and not their seeds.
+            # Checksums show whether two runs began with the same state; they do not reveal the seeds.
             "numpy_state": _sha256(pickle.dumps(np.random.get_state(legacy=False))),
             "python_state": _sha256(pickle.dumps(random.getstate())),
         },
@@ -90,7 +92,7 @@ def circumstances() -> dict[str, Any]:
 
 
 def numeric_circumstances() -> dict[str, dict[str, Any]]:
-    """What of it the last bits of a number may depend on."""
+    """Versions, hardware and settings that can change the last bits of a result."""
     return {
         "versions": {
             "pfrl_like": _version("pfrl_like"),
@@ -117,7 +119,7 @@ def numeric_circumstances() -> dict[str, dict[str, Any]]:
 
 
 def git(*arguments: str) -> bytes | None:
-    """What git prints, None if it is not there or fails."""
+    """The output of a git command; None if git is missing or fails."""
     try:
         result = subprocess.run(["git", *arguments], capture_output=True, stdin=subprocess.DEVNULL, check=True)
     except (OSError, subprocess.CalledProcessError):
@@ -127,9 +129,9 @@ def git(*arguments: str) -> bytes | None:
 
 @functools.cache
 def git_head(directory: str) -> str | None:
-    """The commit that the current directory is at, and "-dirty" if files differ from it; None without git.
+    """The commit of the current directory, with "-dirty" if tracked files differ from it; None without git.
 
-    It is asked for once in a process, which has read its files by then.
+    It is read once per process, since by then the process has read its source files.
     """
     head = git("rev-parse", "HEAD")
     if head is None:
@@ -143,7 +145,7 @@ def _version(module: str) -> str | None:
 
 @functools.cache
 def _cpu() -> str:
-    """The name of the processor's model, as far as the system tells."""
+    """The model name of the processor, if the system provides it."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]

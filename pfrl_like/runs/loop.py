@@ -1,4 +1,4 @@
-"""The one training loop: a source advances training, callbacks look at the clock."""
+"""The training loop: a source advances training, callbacks read the clock."""
 
 import signal
 import sys
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 
 class Terminated(SystemExit):
-    """SIGTERM has ended training: all is tidied up, and the process ends with the status of one that died of it.
+    """Raised after SIGTERM has ended training and the run is closed; the exit status is 128 + the signal's number.
 
     Args:
         signum: The signal.
@@ -22,7 +22,7 @@ class Terminated(SystemExit):
 
 
 def error_of(signum: int) -> BaseException:
-    """What a signal means where it is raised."""
+    """The exception that a signal raises: `KeyboardInterrupt` for SIGINT, else `Terminated`."""
     return KeyboardInterrupt() if signum == signal.SIGINT else Terminated(signum)
 
 
@@ -39,21 +39,23 @@ class Episode(NamedTuple):
 
 
 class Clock:
-    """Where training stands; all that callbacks see of it.
+    """The progress of training, and all that callbacks see of it.
 
     Args:
         steps: Step at which training ends; None for no end.
-        step_offset: Step at which it starts.
+        step_offset: Step at which training starts.
 
     Attributes:
-        t: Environment steps so far, of all environments together.
+        t: Environment steps so far, summed over all environments.
         previous_t: `t` before the last tick.
         episodes: Episodes finished so far.
         ended: Episodes that ended in the last tick.
-        stopped: Whether `stop` ended training; `reason` is why, in words.
+        stopped: True if `stop` ended training.
+        reason: The argument of `stop`, a text.
         interrupted: The signal that ended training; None for none.
-        between_episodes: Whether no episode is running, so that even a shared environment may be used otherwise.
-        between_ticks: Whether the loop has ended, so that nothing is half done; a signal may have ended it.
+        between_episodes: True if no episode is running, so that even a shared environment may be used for something
+            else.
+        between_ticks: True if the loop has ended, normally or by a signal, and no tick is incomplete.
     """
 
     def __init__(self, steps: int | None, step_offset: int = 0) -> None:
@@ -68,7 +70,7 @@ class Clock:
 
     @property
     def done(self) -> bool:
-        """Whether training is over."""
+        """True if training is over."""
         return self.stopped or self.t >= self.steps
 
     def stop(self, reason: str = "") -> None:
@@ -76,40 +78,43 @@ class Clock:
         self.stopped, self.reason = True, reason
 
     def interrupt(self, signum: int) -> None:
-        """End training after this tick because of a signal, which takes its effect then."""
+        """End training after this tick because of a signal; its exception is raised then."""
         self.interrupted = signum
         self.stop(signal.Signals(signum).name)
 
 
 class Source(Protocol):
-    """Where training comes from: an environment, several, a dataset."""
+    """The source of training steps: an environment, several environments, or a dataset."""
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Advance training, and `clock.t`, by at least one step; return the episodes that ended."""
 
 
 class Resumable(Protocol):
-    """What goes on in another process where it was: sources, evaluators, callbacks, algorithms.
+    """An object that another process can resume from its saved state: sources, evaluators, callbacks, algorithms.
 
-    One with the property `draws_from`, a tuple of objects, leaves the random streams of these to the run.
+    If it has the property `draws_from`, a tuple of objects, the run saves and restores the random streams of these.
     """
 
     def saved_state(self) -> dict[str, Any]:
-        """All that later steps depend on, in values that JSON takes."""
+        """Everything that later steps depend on, as values that JSON can represent."""
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str] | None:
-        """Take up what `saved_state` gave.
+        """Restore what `saved_state` returned.
 
         Returns:
-            Why later steps may differ from those of a run that was not stopped; nothing or None if they do not.
+            Reasons why later steps may differ from those of an uninterrupted run; empty or None if they do not.
 
         Raises:
-            KeyError, TypeError, ValueError: If it comes from something else.
+            KeyError, TypeError, ValueError: If the state belongs to something else.
         """
 
 
 def unknown(reason: str) -> dict[str, str]:
-    """What is saved, wherever in the state of a source, of something that may be another one when the run goes on."""
+    """The state saved for a part that cannot be identified when the run resumes.
+
+    It may stand anywhere in the state of a source.
+    """
     return {"way": "unknown", "reason": reason}
 
 
@@ -117,11 +122,11 @@ Callback = Callable[[Clock], None]
 
 
 def run(source: Source, clock: Clock, callbacks: Sequence[Callback]) -> None:
-    """Let a source tick until the clock says that training is over; call every callback, in order, after each tick.
+    """Call the source's `tick` until training is over; call every callback, in order, after each tick.
 
     Raises:
-        KeyboardInterrupt: If SIGINT ended it before the last step.
-        Terminated: If SIGTERM did.
+        KeyboardInterrupt: If SIGINT ended training before the last step.
+        Terminated: If SIGTERM ended training before the last step.
     """
     clock.between_ticks = False
     while not clock.done:

@@ -1,4 +1,4 @@
-"""`run.json` and `run.log`: what ran, what was said, how it ended; parts of an earlier run are set aside."""
+"""`run.json`, `run.log`, and the files of earlier runs, which are moved into a folder when a run begins."""
 
 import contextlib
 import datetime
@@ -21,7 +21,7 @@ from pfrl_like.runs.secrets import command_digest, masked_command, masked_text
 from pfrl_like.storage import AppendedFile, atomic_write, make_directory
 from pfrl_like.storage.atomic import named_errors, names_in
 
-#: What a run writes under fixed names: its training, and its evaluation.
+#: Files with fixed names that training and evaluation write.
 TRAINING = (
     "run.log", run_files.METRICS.name, run_files.EPOCHS.name, run_files.RECORD, "learning_curve.svg", "report.html",
     "trace.bin", "trace.jsonl", "checkpoint_buffers",
@@ -33,11 +33,11 @@ _OF_A_STEP = re.compile(r"(?:bad_batch-)?(\d+)(?:_checkpoint|_finish|_except|_pr
 
 
 class Progress(NamedTuple):
-    """How far the earlier parts of a run had come.
+    """The progress of the earlier parts of a run.
 
     Attributes:
         episodes: Training episodes that had ended.
-        seconds: Time it had taken.
+        seconds: Time that these parts took.
     """
 
     episodes: int
@@ -45,7 +45,10 @@ class Progress(NamedTuple):
 
 
 def progress_of(outdir: str, step_offset: int) -> Progress:
-    """How far the run in a directory had come by a step, by the rows of its tables; no way for one that starts at 0."""
+    """The progress of the run in a directory up to a step, from the rows of its tables.
+
+    A run that starts at step 0 has no progress.
+    """
 
     def largest(table: run_files.Table, column: str, none: float = 0.0) -> float:
         rows = zip(*run_files.column_of(outdir, table, column), strict=True)
@@ -58,15 +61,15 @@ def progress_of(outdir: str, step_offset: int) -> Progress:
 
 
 def earlier_parts(outdir: str) -> list[dict[str, Any]]:
-    """The records of the parts that a run in a directory has had so far, the first one first.
+    """The records of the earlier parts of the run in a directory, in order.
 
-    They are the first and as many of the newest as half of a record has room for; the one that comes after others that
-    are left out tells how many.
+    The result holds the first record and as many of the newest ones as fit into half of the size limit of a record. If
+    records between them are left out, the record that follows the gap holds their number.
     """
     last = run_files.record_of(outdir)
     if not last:
         return []
-    if last.get("outcome") == "running":  # or it would have said something else
+    if last.get("outcome") == "running":  # it was killed before it could write an outcome
         last["outcome"] = "broken off"
     every: list[dict[str, Any]] = [*last.pop("earlier_parts", []), last]
     first, parts = every[0], every[1:]
@@ -88,24 +91,24 @@ def set_aside(
     tensorboard: bool = True,
     in_vain: bool = False,
 ) -> None:
-    """Move what a run does not go on from into a folder in its directory; nothing is deleted.
+    """Move the files that a run does not resume from into a folder in its directory; nothing is deleted.
 
-    Of a run that begins at step 0 that is all that an earlier one left, and the folder is `earlier-<its start>`. Of one
-    that goes on it is what lies beyond its first step: rows of the tables, agents, and `best` if the best score came
-    later; the folder is `beyond-<step_offset>-<start of the part before>`. A table that is damaged goes there as it is,
-    and the run goes on with the lines of it that can be read.
+    If the run starts at step 0, everything that an earlier run left is moved, into `earlier-<its start>`. If the run
+    resumes, everything beyond its first step is moved: rows of the tables, agents, and `best` if the best score came
+    later. The folder is then `beyond-<step_offset>-<start of the part before>`. A damaged table is moved unchanged, and
+    the run continues with those of its lines that can be read.
 
     Args:
         outdir: Run directory; it need not exist.
         step_offset: Step at which the run starts.
-        logger: Told if there was anything.
-        training: Whether what training wrote is meant.
-        evaluation: Whether what evaluation wrote is meant.
-        tensorboard: Whether files for TensorBoard are meant; those of a run that goes on stay.
-        in_vain: Whether the run was to go on from a checkpoint, of which there is none.
+        logger: Logger of the message about moved files.
+        training: Whether to move the files of training.
+        evaluation: Whether to move the files of evaluation.
+        tensorboard: Whether to move TensorBoard files; those of a run that resumes stay.
+        in_vain: Whether the run should have resumed and no checkpoint exists.
 
     Raises:
-        CheckpointError: If something cannot be moved; a further start does the rest.
+        CheckpointError: If a file cannot be moved; the next start moves the rest.
     """
     present = set(names_in(outdir)) if os.path.isdir(outdir) else set()
     files = present & {*(TRAINING if training else ()), *(EVALUATION if evaluation else ())}
@@ -123,8 +126,8 @@ def set_aside(
     if not moved and not rests:
         return
     folder = _folder(outdir, f"beyond-{step_offset}" if step_offset else "earlier", {*moved, *rests})
-    # If this is broken off, the next start does the rest: `run.json` names the folder, and the tables tell what has to
-    # move, so they come last.
+    # If this is interrupted, the next start moves the rest. It reads the folder's name in `run.json`, and the rows to
+    # move in the tables, so these are moved last.
     for name in sorted(moved, key=lambda name: (name == run_files.RECORD, name)):
         with named_errors(os.path.join(outdir, name), "set aside"):
             os.rename(os.path.join(outdir, name), os.path.join(folder, name))
@@ -144,18 +147,21 @@ def set_aside(
         told = f"what the run had left beyond step {step_offset:,} is now in %s"
     elif in_vain:
         told = "no checkpoint was saved to its end, so that the run begins anew; what it had left is now in %s"
-    follows = not training and not present.isdisjoint(TRAINING)  # training will tell in a moment
+    follows = not training and not present.isdisjoint(TRAINING)  # the call for training logs the warning
     logger.log(logging.INFO if follows else logging.WARNING, told, folder)
 
 
 def _is_of_tensorboard(name: str) -> bool:
-    """Whether a file for TensorBoard is an earlier run's: of this process it may also be the user's, and open."""
+    """True if a TensorBoard file was written by an earlier run.
+
+    A file of this process may be the user's own, and open, unless its suffix is that of a runner.
+    """
     from_here = f".{os.getpid()}." in name and not name.endswith(run_files.EVENTS_OF_A_RUN)
     return name.startswith("events.out.tfevents.") and not from_here
 
 
 class _Parted(NamedTuple):
-    """The lines of a table: those up to some step, those beyond it, and how many cannot be read."""
+    """The lines of a table: those up to a step, those beyond it, and the number of unreadable lines."""
 
     header: str
     kept: list[str]
@@ -164,7 +170,7 @@ class _Parted(NamedTuple):
 
 
 def _split(path: str, step_offset: int) -> _Parted:
-    """Split a table whose first column is the step; a last line without an end is torn and not kept."""
+    """Split a table at a step; its first column is the step. An incomplete last line is not kept."""
     lines, torn = run_files.lines_of(path)
     whole = run_files.readable(lines, TABLES[os.path.basename(path)])
     kept: list[str] = []
@@ -178,22 +184,22 @@ def _split(path: str, step_offset: int) -> _Parted:
 
 
 def _link(path: str, kept: str) -> None:
-    """Give a file another name, which stays when another file takes the place of the first."""
+    """Give a file a second name, which stays valid when the first name is given to another file."""
     with named_errors(path, "set aside"):
         try:
             os.link(path, kept)
-        except OSError:  # of file systems without links
+        except OSError:  # the file system has no links
             os.rename(path, kept)
 
 
 def _best_came_later(outdir: str, step_offset: int) -> bool:
     columns = run_files.column_of(outdir, run_files.SCORES, "mean")
     rows = [(score, -step) for step, score in zip(*columns, strict=True) if math.isfinite(score)]
-    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the first one counts
+    return bool(rows) and -max(rows)[1] > step_offset  # of equal scores the earliest counts
 
 
 def _folder(outdir: str, kind: str, names: set[str]) -> str:
-    """A folder, named after the start of the run that it is for, that holds nothing of these names."""
+    """Make a folder, named after the start of the run it is for, that holds no file with one of these names."""
     started = str(run_files.record_of(outdir).get("start", ""))[:19]
     start = re.sub(r"[^0-9T]", "", started) or time.strftime("%Y%m%dT%H%M%S")
     folder, number = os.path.join(outdir, f"{kind}-{start}"), 1
@@ -207,19 +213,19 @@ def _folder(outdir: str, kind: str, names: set[str]) -> str:
 class RunRecord:
     """Writes `run.json` when a run begins and again when it ends.
 
-    The records of the parts before, if the run goes on, are kept in it as "earlier_parts". Secrets in command lines and
-    in the texts of errors are masked.
+    If the run resumes, the records of its earlier parts are kept under "earlier_parts". Secrets in command lines and in
+    error messages are masked.
 
     Args:
         outdir: Run directory.
-        agent: Its class is recorded.
-        env: Its specification is recorded, if it has one.
-        steps: Step at which training is to end; None if nobody knows.
-        step_offset: Step at which it starts.
-        evaluator: The environment it evaluates in is recorded.
-        items_on_disk: How many items replay buffers hold that outlast their process, by name.
-        writes: Decides what becomes of a failure after the beginning, and knows what the directory lacks.
-        source: Where training comes from; the reward convention of its dataset is recorded, if it has one.
+        agent: The agent; its class is recorded.
+        env: The environment; its specification is recorded, if it has one.
+        steps: Step at which training ends; None if it is unknown.
+        step_offset: Step at which training starts.
+        evaluator: The evaluator; the choice of its environment is recorded.
+        items_on_disk: Number of items in each replay buffer that outlasts its process, by name.
+        writes: Handles failed writes after the start of the run, and knows the files that are missing.
+        source: Source of the training steps; the reward convention of its dataset is recorded, if it has one.
     """
 
     def __init__(
@@ -256,10 +262,10 @@ class RunRecord:
         self._write()
 
     def resumed(self, how: Mapping[str, Any]) -> None:
-        """Add which checkpoint the run goes on from, whether it does so exactly, and whether the command is the same.
+        """Record the checkpoint that the run resumes from, how exactly, and whether the command is the same.
 
         Args:
-            how: What `Checkpoint.restore` gave.
+            how: The result of `Checkpoint.restore`.
         """
         before = self.content["earlier_parts"][-1:] or [{}]
         names = ("command", "command_digest")
@@ -268,11 +274,11 @@ class RunRecord:
         self._renew()
 
     def finish(self, outcome: str, clock: Clock) -> None:
-        """Add how the run ended.
+        """Record the end of the run.
 
         Args:
-            outcome: In words.
-            clock: Where it ended.
+            outcome: A text.
+            clock: Clock at the end of the run.
         """
         seconds = time.monotonic() - self.started
         self.content |= {
@@ -291,12 +297,12 @@ class RunRecord:
 
 
 def check_directory(outdir: Any) -> str:
-    """The path of a run directory as text; of a program that was started again, that of what it writes meanwhile.
+    """The path of a run directory as absolute text; in a rerun of a program, that of the directory used instead.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If `outdir` is not a path.
         ValueError: If it is empty.
-        NotADirectoryError: If something else has this name.
+        NotADirectoryError: If the path is that of something else.
     """
     if not isinstance(outdir, str | bytes | os.PathLike):
         raise TypeError(f"outdir is {outdir!r:.80} ({type(outdir).__name__}), expected the path of a directory")
@@ -304,13 +310,13 @@ def check_directory(outdir: Any) -> str:
         raise ValueError(f"outdir is {outdir!r}, expected the path of a directory")
     if os.path.lexists(outdir) and not os.path.isdir(outdir):
         raise NotADirectoryError(f"outdir is {os.fspath(outdir)!r}, which is no directory")
-    path = os.path.abspath(os.fsdecode(outdir))  # whatever directory an environment changes to
+    path = os.path.abspath(os.fsdecode(outdir))  # stays valid if an environment changes the directory
     order = ordered()
     return path if order is None else order.diverted
 
 
 class _LogFile(logging.Handler):
-    """Writes what is logged to a file; a failure, which is no reason to end training, is told to others once."""
+    """Writes log messages to a file; a failed write does not end training and is logged elsewhere, once."""
 
     def __init__(self, path: str, writes: run_files.FailedWrites, *, append: bool) -> None:
         super().__init__()
@@ -321,7 +327,7 @@ class _LogFile(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._file.append(f"{masked_text(self.format(record))}\n".encode(errors="backslashreplace"))
-        except Exception:  # of arguments that cannot be formatted
+        except Exception:  # the arguments cannot be formatted
             self.handleError(record)
 
     def close(self) -> None:
@@ -331,10 +337,10 @@ class _LogFile(logging.Handler):
 
 @contextlib.contextmanager
 def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> Iterator[None]:
-    """Keep in `run.log` what is logged in a run: by this library, and to the logger of the run; secrets are masked.
+    """Write the log messages of this library and of the run's logger to `run.log`; secrets are masked.
 
-    Levels are the user's business: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and
-    errors come by. These also go to stderr then, where they would go if there were no file.
+    The user sets the levels: without `logging.basicConfig(level=logging.INFO)` or the like, only warnings and errors
+    are written. These also go to stderr in that case, as they would without the file.
     """
     logger = writes.logger
     handler = _LogFile(os.path.join(outdir, "run.log"), writes, append=append)
@@ -354,14 +360,14 @@ def log_file(outdir: str, writes: run_files.FailedWrites, *, append: bool) -> It
 
 
 def _is_below(logger: logging.Logger | None, ancestor: logging.Logger) -> bool:
-    """Whether what is logged to `logger` reaches the handlers of `ancestor`."""
+    """True if messages of `logger` reach the handlers of `ancestor`."""
     while logger is not None and logger is not ancestor:
         logger = logger.parent if logger.propagate else None
     return logger is not None
 
 
 def _without_secrets(part: dict[str, Any]) -> dict[str, Any]:
-    """The record of an earlier part, which a version that masked nothing may have written."""
+    """The record of an earlier part with secrets masked; an older version may have written it without masking."""
     commands = {name: part[name] for name in ("command", "started_as") if isinstance(part.get(name), list)}
     masked: dict[str, Any] = {name: masked_command(command) for name, command in commands.items()}
     if masked.get("command", []) != commands.get("command", []):

@@ -1,4 +1,4 @@
-"""The files of a run directory: their names, their one writer, and what becomes of what cannot be written."""
+"""Files of a run directory: their names, the lock against a second writer, and the handling of failed writes."""
 
 import contextlib
 import csv
@@ -21,13 +21,13 @@ from pfrl_like.storage.manifest import WriterLock, is_owned_by
 
 Curve = tuple[Sequence[float], Sequence[float]]
 RECORD = "run.json"
-#: What the name of a file for TensorBoard ends with that a runner has written.
+#: Suffix of the TensorBoard files that a runner writes.
 EVENTS_OF_A_RUN = ".run"
-#: In the record of a part: how many parts before it are named no longer.
+#: Key in the record of a part: number of earlier parts whose records were left out before it.
 PARTS_LEFT_OUT = "parts_left_out_before"
-LARGEST_RECORD = 1 << 20  # bytes; it names the arguments and the earlier parts of a run
+LARGEST_RECORD = 1 << 20  # bytes; the record holds the arguments and the earlier parts of a run
 LONGEST_LINE = 1 << 20  # characters
-_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are no UTF-8
+_NO_TEXT = re.compile("[\ud800-\udfff]")  # bytes that are not UTF-8
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -35,10 +35,10 @@ class Table(NamedTuple):
     """A table in a run directory.
 
     Attributes:
-        name: Its file.
-        delimiter: What stands between its columns.
-        step: Its first column, which tells when a row was written.
-        numbers: Further columns that hold numbers, if it has them.
+        name: File name.
+        delimiter: Delimiter of the columns.
+        step: Name of the first column, which holds the step at which a row was written.
+        numbers: Names of further columns that hold numbers; a file need not have all of them.
     """
 
     name: str
@@ -53,9 +53,9 @@ SCORES = Table("scores.txt", "\t", "steps", ("episodes", "elapsed", "mean"))
 
 
 def column_of(outdir: str, table: Table, name: str) -> Curve:
-    """The steps and the numbers of a column, in the rows that have it; nothing if there is no such table.
+    """The steps and the numbers of a column, in the rows that have a value; empty if the table does not exist.
 
-    Lines that are damaged, and a last one that has no end, do not count.
+    Damaged lines are skipped, and so is a last line without an end.
 
     Args:
         outdir: Run directory.
@@ -71,10 +71,10 @@ def column_of(outdir: str, table: Table, name: str) -> Curve:
 
 
 def lines_of(path: str) -> tuple[list[str], list[str]]:
-    """The lines of a table with their ends, and the last one if it has none: a process that is killed tears it.
+    """The complete lines of a table, ends included, and its last line if that has no end.
 
-    `encoded` gives back the bytes of any of them, also of those that are no text. What follows a line of more than a
-    mebibyte, which is none of a table, is not read.
+    A killed process may leave an incomplete last line. `encoded` turns any of the lines back into its bytes, even those
+    that are not text. Reading stops after a line of more than a mebibyte, which is not part of a table.
     """
     lines: list[str] = []
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
@@ -87,7 +87,10 @@ def lines_of(path: str) -> tuple[list[str], list[str]]:
 
 
 def readable(lines: Sequence[str], table: Table) -> list[str]:
-    """The lines of a table, the header first, that are not damaged; a damaged header is mended if there are rows."""
+    """The undamaged lines of a table, the header first.
+
+    A damaged header is repaired if there are rows; otherwise the result is empty.
+    """
     rows = [_cells(line, table) for line in lines]
     header = _names(rows, table)
     if not header:
@@ -103,9 +106,9 @@ def readable(lines: Sequence[str], table: Table) -> list[str]:
 
 
 def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
-    """The names of a table's columns by its lines; none if the header is damaged and there are no rows to go by.
+    """The names of a table's columns; empty if the header is damaged and there are no rows to infer it from.
 
-    Names that cannot be read become those that such a table has at this place, or the number of the column.
+    A name that cannot be read is replaced by the name that such a table has at this place, or by the column's number.
     """
     names = rows[0] if rows else []
     bad = {i for i, name in enumerate(names) if _is_number(name) or not name.isprintable()}
@@ -119,11 +122,11 @@ def _names(rows: Sequence[list[str]], table: Table) -> list[str]:
     if len(names) == width:
         bad.add(0)
         return [known.get(i, f"column{i}") if i in bad else name for i, name in enumerate(names)]
-    return [known.get(i, f"column{i}") for i in range(width)]  # a delimiter, or the end, is what has changed
+    return [known.get(i, f"column{i}") for i in range(width)]  # a delimiter or the line end is damaged
 
 
 def _line(header: Sequence[str], table: Table, like: str) -> str:
-    """A header as a line, with an end like that of another."""
+    """A header as a line, with the same line end as another line."""
     text = io.StringIO()
     end = "\r\n" if like.endswith("\r\n") else "\n"
     csv.writer(text, delimiter=table.delimiter, lineterminator=end).writerow(header)
@@ -131,7 +134,7 @@ def _line(header: Sequence[str], table: Table, like: str) -> str:
 
 
 def _cells(line: str, table: Table) -> list[str]:
-    """The cells of one line, whatever the others are; none if it cannot be read."""
+    """The cells of one line, parsed separately from other lines; empty if the line cannot be parsed."""
     try:
         return next(csv.reader([line], delimiter=table.delimiter, strict=True), [])
     except csv.Error:
@@ -147,12 +150,12 @@ def _is_number(text: str) -> bool:
 
 
 def encoded(lines: Iterable[str]) -> bytes:
-    """The bytes of lines that `lines_of` gave."""
+    """The bytes of lines that `lines_of` returned."""
     return "".join(lines).encode(errors="surrogateescape")
 
 
 def record_of(outdir: str) -> dict[str, Any]:
-    """The `run.json` of the last run in a directory; empty if there is none that can be read."""
+    """The `run.json` of the last run in a directory; empty if it is missing or cannot be read."""
     try:
         record = json.loads(read_bounded(os.path.join(outdir, RECORD), LARGEST_RECORD).decode())
     except (CheckpointError, ValueError, RecursionError):
@@ -162,15 +165,15 @@ def record_of(outdir: str) -> dict[str, Any]:
 
 
 class FailedWrites:
-    """Ends training for the first failure, or only tells each file's, once.
+    """Handles failed writes: ends training on the first failure, or only logs the first failure of each file.
 
     Args:
-        logger: Told.
-        stops: Whether the first failure ends training; those after an end, of whatever reason, are told.
+        logger: Logger of the failures.
+        stops: Whether the first failure ends training. Failures after training has ended, for any reason, are logged.
 
     Attributes:
-        lacking: Why, by name, for what is not, or not wholly, in the run directory now.
-        ended_by: The error that has ended training; None for none.
+        lacking: Reasons why files are missing from the run directory or incomplete at present, by name of the file.
+        ended_by: The error that ended training; None for none.
     """
 
     is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
@@ -180,40 +183,40 @@ class FailedWrites:
         self.lacking: dict[str, str] = {}
         self.ended_by: BaseException | None = None
         self._files: list[Any] = []
-        self._names: set[str] = set()  # that have been told
+        self._names: set[str] = set()  # files whose failure was logged
 
     def govern(self, things: Sequence[Any], *, stops: bool = True) -> None:
-        """Decide for the files of several things: what their `writes_to`, if they have that, names.
+        """Handle the failures of several things: of the files in their attribute `writes_to`, if they have it.
 
         Args:
             things: Loggers, callbacks and others.
-            stops: Whether they are worth the end of training.
+            stops: Whether a failure of these files may end training.
         """
         named = (getattr(thing, "writes_to", None) for thing in things)
-        files = [file for several in named if isinstance(several, tuple) for file in several]  # a mock has it all
+        files = [file for several in named if isinstance(several, tuple) for file in several]  # no mock's
         for file in files:
             file.told = partial(self.told, stops=stops)
         self._files += files
 
     def push(self) -> None:
-        """Let all these files hold what they can.
+        """Write the buffered content of all these files, as far as possible.
 
         Raises:
-            CheckpointError: If something cannot be written and that ends training.
+            CheckpointError: If a file cannot be written and that ends training.
         """
         for file in self._files:
             file.push()
 
     @contextlib.contextmanager
     def told(self, name: str, *, stops: bool = True) -> Iterator[None]:
-        """A context to write something in.
+        """A context manager to write a file in.
 
         Args:
-            name: What it is called.
-            stops: Whether it is worth the end of training.
+            name: Name of the file in messages.
+            stops: Whether a failure may end training.
 
         Raises:
-            CheckpointError: If it cannot be written and that ends training.
+            CheckpointError: If the file cannot be written and that ends training.
         """
         try:
             yield
@@ -224,25 +227,26 @@ class FailedWrites:
                 raise
             self.lacking[name] = masked_text(str(error))
             if name not in self._names:
-                self._names.add(name)  # first, since the log is a file, too
+                self._names.add(name)  # before the message, since the log is a file, too
                 self.logger.error("%s could not be saved: %s", name, error)
         else:
             self.lacking.pop(name, None)
 
 
-#: The directories that each thread has.
+#: Run directories that each thread has locked.
 _HELD = threading.local()
 
 
 @contextlib.contextmanager
 def owned(outdir: str) -> Iterator[None]:
-    """Keep other writers out of a run directory, which is made if it is missing.
+    """Lock a run directory against other writers; the directory is made if it is missing.
 
-    Whoever has it may take it again, and so may the processes that it starts: they write for it. Where a file system
-    knows no locks, the log warns.
+    The thread that holds the lock may take it again, and so may the processes that it starts, since they write for it.
+    If the file system has no locks, a warning is logged.
 
     Raises:
-        CheckpointError: If another process, or another thread of this one, writes there; it says which, and since when.
+        CheckpointError: If another process, or another thread of this one, writes there; the message says which, and
+            since when.
     """
     os.makedirs(outdir, exist_ok=True)
     path = os.path.realpath(outdir)
@@ -261,7 +265,7 @@ def owned(outdir: str) -> Iterator[None]:
 
 
 def _lock(path: str) -> WriterLock | None:
-    """The lock; None for the child of the process that holds it, and where the system has none."""
+    """The lock; None in a child of the process that holds it, and on a file system without locks."""
     parent = multiprocessing.parent_process()
     try:
         return WriterLock(path)

@@ -1,7 +1,7 @@
-"""Masks of secrets in what a user gives, which are recognised by their name and by their form.
+"""Masking of secrets in a user's input; secrets are recognised by their name and by their form.
 
-Only what comes from outside is masked (arguments, command lines, the environment, settings, texts of errors), never
-what the library itself writes: checksums, commits and digests look as random as keys.
+Only input from outside is masked: arguments, command lines, the environment, settings, error messages. The library's
+own output is never masked, since checksums, commits and digests look as random as keys.
 """
 
 import contextlib
@@ -18,11 +18,12 @@ from typing import Any
 
 MASK = "********"
 
-# A value is secret by its name, of which whole words count ("apiKey" and "api-key" have two). In this order:
+# The name of a value decides whether it is secret. Whole words of the name are compared ("apiKey" and "api-key" have
+# two words), in this order:
 # - no secret: the name ends with one of `_ENDS`, or begins with one of `_WITHOUT`;
-# - secret: a word is one of `_ALWAYS`, unless the value is a number that a word of `_COUNTS` makes a count;
-# - secret: a word is one of `_OFTEN`, unless a word of `_COMPANIONS` stands beside it, or it is "key" by itself, or
-#   numbers are called "tokens";
+# - secret: a word is one of `_ALWAYS`, unless the value is a number and a word of `_COUNTS` says that it is a count;
+# - secret: a word is one of `_OFTEN`, unless the name also has a word of `_COMPANIONS`, or is just "key", or the value
+#   is a number and a word is "tokens";
 # - secret: the name is an option `-u` or `--user`, and the value is "user:password".
 _ALWAYS = re.compile(
     r"(?:\w*(?:secret|passwd|password|passphrase|passcode|pwd|credential|cookie|webhook)|auth|oauth|creds?"
@@ -50,13 +51,13 @@ _COMPANIONS = _COUNTS | {
     "images", "index", "info", "log", "metric", "mlp", "obs", "observation", "partition", "pixel", "pixels", "primary",
     "prng", "public", "query", "random", "reward", "rng", "sort", "state",
 }  # fmt: skip
-_ENDS_OF_SEVERAL = ("s", "auth")  # of names with several values
+_ENDS_OF_SEVERAL = ("s", "auth")  # of options that take several values
 _HARMLESS = re.compile(r"[\[\](){}]*|true|false|yes|no|on|off|none|null", re.IGNORECASE)
 _NUMBERS = re.compile(r"(?=.*\d)[\d\s.,_eE()\[\]+-]+")
 _USER_AND_PASSWORD = re.compile(r"(?!\d+:\d+$)[^\s:/]+:(?![/\\])\S+")
 _WITHOUT_SPACE = re.compile(r"[\"']?[^\s\"'\[\](){},;&]*")
 
-#: Texts that are secret by their form alone.
+#: Texts whose form alone shows that they are secret.
 _FORMS = re.compile(
     r"(?<=://)[^\s/:@\"'<>]+:(?!\d+/)[^\s\"'<>]{1,500}@|(?<=://)(?!git@)[^\s/\"'<>]{,500}@"  # in URLs
     r"|(?<=[?&]key=)[^\s\"'<>&#]+"
@@ -78,26 +79,26 @@ _NAMED = re.compile(
     r"|(?:--[A-Za-z][\w.-]*|-u)(?:\s+|[\"'],\s*)(?![\"']?-))"
 )
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest)\s+|[bBrRuUfF]{1,2}(?=[\"'])")
-#: Where a value may end or begin to be nested: a quote with the backslashes before it, a bracket, what comes between.
+#: Characters at which a value may end or a nested one may begin: a quote with its backslashes, a bracket, a separator.
 _QUOTE = re.compile(r"\\*[\"']")
 _MARK = re.compile(r"(\\*)([\"'])|\\++|[\[({\])}\s,;&]")
 _BETWEEN_WORDS = re.compile(r"[^A-Za-z0-9]+|(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-#: Names of random texts that are none.
+#: Names of random texts that are not secret.
 _DIGESTS = re.compile(
     r"(?:commit|sha\d*|md5|hash|digest|checksum|fingerprint|revision|rev|uuid|run|id)\W*$", re.IGNORECASE
 )
 _IDENTIFIER = re.compile(
     r"[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}|(?:.+-)?[\da-f]{40}(?:-[\da-f]{8}){2}", re.IGNORECASE
-)  # a UUID, and what `generate_exp_id` makes
+)  # a UUID, or an id that `generate_exp_id` made
 _LONG = re.compile(r"[A-Za-z0-9+/\\_.~-]{20,}={0,2}")
 _BASE64 = re.compile(r"[A-Za-z0-9+][A-Za-z0-9+/]{31,}={0,2}")
 _AWS = re.compile(r"[A-Za-z0-9+/]{40}")
 _HEX = re.compile(r"[\da-f]{32,}", re.IGNORECASE)
 _SPOKEN = re.compile(r"(?=.*[aeiouy])(?!.*[^aeiouy]{4})(?!.*[aeiouy]{4})[a-z]{3,}|\d{6,}", re.IGNORECASE)
 
-#: Variables of the environment that are kept, and how the names of others that are begin.
+#: Environment variables that are kept, and prefixes of the names of further ones.
 _KEPT = {
     "ATEN_CPU_CAPABILITY", "COLUMNS", "CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CUBLAS_WORKSPACE_CONFIG", "DISPLAY",
     "HIP_VISIBLE_DEVICES", "HOME", "HOSTNAME", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "LD_PRELOAD", "LINES",
@@ -111,24 +112,24 @@ _KEPT_PREFIXES = (
 )  # fmt: skip
 
 
-#: Secrets that this process was given, and those being looked for just now, which are not replaced by themselves.
+#: Secrets given to this process, and the set that collects them during a search; a search replaces no known secrets.
 _KNOWN: set[str] = set()
 _FOUND: ContextVar[set[str] | None] = ContextVar("_FOUND", default=None)
-_SHORTEST = 6  # of a secret that is replaced wherever it stands
-_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but no key of a dict
+_SHORTEST = 6  # characters of a secret that is replaced everywhere
+_QUOTED = re.compile(r"[\"']([^\"']+)[\"'](?!\s*:)")  # but not the key of a dict
 
 
 def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
     """A value in which every secret text is replaced by `MASK`.
 
     Args:
-        value: Text, or nested mappings, lists and tuples; of a mapping, every item has the name of its key. What is
-            none of these, and no secret by its name, stays as it is.
-        name: What it is called, such as "api_key".
-        is_secret: Whether it is in something secret by its name.
+        value: Text, or nested mappings, lists and tuples. An item of a mapping has its key as its name. Other values
+            stay unchanged, unless their name makes them secret.
+        name: Name of the value, such as "api_key".
+        is_secret: Whether an enclosing value is secret by its name.
 
     Returns:
-        The value, of dicts instead of other mappings.
+        The value; mappings become dicts.
     """
     is_secret = is_secret or (_may_be_secret(name) and not _USER.fullmatch(name))
     if isinstance(value, Mapping):
@@ -151,7 +152,7 @@ def masked(value: Any, name: str = "", *, is_secret: bool = False) -> Any:
 
 
 def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments as `masked` returns them; their secrets are replaced in every later text, too."""
+    """The arguments as `masked` returns them; later texts are searched for their secrets, too."""
     with _looking_for_secrets() as found:
         masked(arguments)
     _KNOWN.update(found)
@@ -159,9 +160,10 @@ def masked_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def masked_text(text: str) -> str:
-    """A text, such as the message of an error, without secrets.
+    """A text, such as an error message, without secrets.
 
-    These are keys, passwords in URLs, values of secret names, and the secrets of the command line and the environment.
+    Secrets are keys, passwords in URLs, values of secret names, and the secrets of the command line and the
+    environment.
     """
     text, parts, end = masked_forms(without_known(text)), [], 0
     for found in _NAMED.finditer(text):
@@ -178,14 +180,14 @@ def masked_text(text: str) -> str:
 
 
 def masked_forms(text: str) -> str:
-    """A text, such as source code, without what is secret by its form: passwords in URLs, keys of known services."""
+    """A text, such as source code, without texts whose form is secret: passwords in URLs, keys of known services."""
     return _FORMS.sub(lambda found: _hide(found[0].removesuffix("@")) + "@" * found[0].endswith("@"), text)
 
 
 def without_known(text: str) -> str:
-    """A text without the secrets of the command line, of `masked_arguments`, and of variables of secret names.
+    """A text without the secrets of the command line, of `masked_arguments`, and of variables with secret names.
 
-    Those of fewer than 6 characters stay: "1" or "true" would take half of the text along.
+    Secrets of fewer than 6 characters stay, since replacing "1" or "true" would damage much of the text.
     """
     if _FOUND.get() is not None:
         return text
@@ -202,19 +204,19 @@ def masked_command(argv: Sequence[str]) -> list[str]:
 
 @cache
 def command_digest(argv: tuple[str, ...]) -> str:
-    """A digest by which two command lines are compared; it is slow to compute, so that no weak password is guessed."""
+    """A digest to compare two command lines; it is slow to compute, which makes guessing a weak password expensive."""
     return "pbkdf2:" + hashlib.pbkdf2_hmac("sha256", json.dumps(argv).encode(), b"pfrl_like", 200_000).hex()
 
 
 def harmless_environment() -> dict[str, str]:
-    """The variables of the environment that are known to be no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
+    """The environment variables that are known to hold no secrets, such as `PATH` and `CUDA_VISIBLE_DEVICES`."""
     kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     return {name: masked(value, "" if name in _KEPT else name) for name, value in kept.items()}
 
 
 @contextlib.contextmanager
 def _looking_for_secrets() -> Iterator[set[str]]:
-    """Collect what is masked within."""
+    """Collect the secrets that are masked inside the context."""
     found: set[str] = set()
     before = _FOUND.set(found)
     try:
@@ -241,7 +243,7 @@ def _secrets_given(
 
 @lru_cache(maxsize=1)
 def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
-    """A pattern of these, as they are and as they are written within quotes and URLs."""
+    """A pattern that matches any of these secrets, as they are and as they are written within quotes and URLs."""
     written = {
         form for secret in secrets
         for form in (secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], urllib.parse.quote(secret, safe=""))
@@ -252,7 +254,10 @@ def _any_of(secrets: frozenset[str]) -> re.Pattern[str] | None:
 
 
 def _hide(secret: Any) -> str:
-    """`MASK`; if secrets are looked for, this is one, and so are its parts: of lists, dicts, and "name=secret"."""
+    """Return `MASK`; during a search, also collect the secret.
+
+    The parts of a secret are collected as well: items of lists and dicts, and the value in "name=secret".
+    """
     if (found := _FOUND.get()) is not None:
         whole = str(secret)
         parts = {whole, *_QUOTED.findall(whole), *(part.strip("[](){}") for part in re.split(r"[,;]\s*", whole))}
@@ -263,7 +268,7 @@ def _hide(secret: Any) -> str:
 
 
 def _masked_command(argv: Sequence[str]) -> Iterator[str]:
-    name, is_next, may_follow = "", False, False  # the option before; whether its value, or one more, may come
+    name, is_next, may_follow = "", False, False  # the last option; whether its value, or a further one, may follow
     for argument in argv:
         option, sign, value = argument.partition("=")
         if is_next and not argument.startswith("--") and sign and _is_secret(argument, name):  # --cookie name=secret
@@ -281,10 +286,10 @@ def _masked_command(argv: Sequence[str]) -> Iterator[str]:
 
 
 def _end_of_value(text: str, start: int, name: str) -> int:
-    """Where the value ends that begins at `start`: behind its quotes or brackets, or before what separates values.
+    """The index at which the value that begins at `start` ends: after its quotes or brackets, or before a separator.
 
-    One that is cut off ends with the text, all of which is masked then, so that nothing is looked through twice. Commas
-    separate no values of names of several ones, as in "keys=a,b".
+    A value without an end extends to the end of the text, all of which is then masked, so that no text is searched
+    twice. For a plural name, as in "keys=a,b", a comma does not end the value.
     """
     if _USER.fullmatch(name) and (found := _WITHOUT_SPACE.match(text, start)) is not None:
         return found.end()
@@ -292,7 +297,7 @@ def _end_of_value(text: str, start: int, name: str) -> int:
     opening = start if (scheme := _SCHEME.match(text, start)) is None else scheme.end()
     depth, quote, slashes = 0, "", 0
     for mark in _MARK.finditer(text, opening):
-        if quote:  # which as many backslashes close, but for pairs of escaped ones
+        if quote:  # a quote with as many backslashes closes it; pairs of backslashes do not count
             if mark[2] == quote and len(mark[1]) % (2 * slashes + 2) == slashes:
                 quote = ""
                 if not depth:
@@ -315,7 +320,7 @@ def _end_of_value(text: str, start: int, name: str) -> int:
 
 
 def _may_be_secret(name: str) -> bool:
-    """True if what has this name is a secret, unless its value cannot be one."""
+    """True if the name is that of a secret; the value may still be harmless."""
     words = _words_of(name)
     if not words or words[-1] in _ENDS or words[0] in _WITHOUT:
         return False
@@ -327,7 +332,7 @@ def _may_be_secret(name: str) -> bool:
 
 
 def _is_secret(value: Any, name: str) -> bool:
-    """True if what has this name and value is a secret."""
+    """True if a value with this name is a secret."""
     if not _may_be_secret(name):
         return False
     if _USER.fullmatch(name):
@@ -336,7 +341,7 @@ def _is_secret(value: Any, name: str) -> bool:
 
 
 def _is_no_secret(value: Any, name: str) -> bool:
-    """True of flags and of nothing, and of numbers where the name counts something."""
+    """True for flags and empty values, and for numbers whose name says that they are counts."""
     if value is None or isinstance(value, bool) or (isinstance(value, str) and _HARMLESS.fullmatch(value)):
         return True
     is_number = isinstance(value, int | float) or (isinstance(value, str) and _NUMBERS.fullmatch(value) is not None)
@@ -348,7 +353,7 @@ def _words_of(name: str) -> list[str]:
 
 
 def _without_random(text: str, name: str) -> str:
-    """A text without long random strings; digests, identifiers and paths are none, if they are called so."""
+    """A text without long random strings; named digests, identifiers and paths stay."""
 
     def substitute(found: re.Match[str]) -> str:
         before = text[max(0, found.start() - 40) : found.start()] if found.start() else name
@@ -359,10 +364,10 @@ def _without_random(text: str, name: str) -> str:
 
 
 def _is_random(text: str) -> bool:
-    """True of texts that nobody would write: long ones of letters of both cases or digits, little of it in words."""
+    """True for texts that nobody types: long, with letters of both cases or digits, and few words."""
     if _IDENTIFIER.fullmatch(text):
         return False
-    if "/" in text or "\\" in text:  # a path, unless it is Base64, whose slashes are rare
+    if "/" in text or "\\" in text:  # a path, or Base64, in which slashes are rare
         is_base64 = _BASE64.fullmatch(text) is not None and 12 * text.count("/") <= len(text) and _kinds(text) == 3
         return is_base64 and (_share_of_words(text) < 0.6 or _AWS.fullmatch(text) is not None)
     pieces = re.split(r"[^A-Za-z0-9]+", text)
@@ -373,11 +378,11 @@ def _is_random(text: str) -> bool:
 
 
 def _kinds(text: str) -> int:
-    """The number of kinds of characters among digits, small letters and capitals."""
+    """The number of kinds of characters in a text, out of digits, lower-case and upper-case letters."""
     return sum(any(map(kind, text)) for kind in (str.isdigit, str.islower, str.isupper))
 
 
 def _share_of_words(text: str) -> float:
-    """The share of letters and digits that belong to something that can be spoken, or to a long number."""
+    """The share of letters and digits that belong to a pronounceable word or to a long number."""
     runs = _WORD.findall(text)
     return sum(len(run) for run in runs if _SPOKEN.fullmatch(run)) / sum(map(len, runs))
