@@ -75,7 +75,7 @@ class AgentProxy:
     def starting(self, t: int) -> Iterator[None]:
         """Context in which actors are started, at step t.
 
-        It holds the lock, so that no other thread does: a forked process would inherit the locked state.
+        It holds the agent's lock, so that the other threads hold no lock that a forked process would inherit.
         """
         with self.lock:
             self._start_at(t)

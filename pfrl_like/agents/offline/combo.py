@@ -14,8 +14,8 @@ def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, ima
     """Gap between the values of actions drawn in imagined states and of the data's actions in recorded states.
 
     The mean over the rows is E_imagined[log sum exp(Q(s, a) - log density(a))] - E_recorded[Q(s, a)]
-    (arXiv:2102.08363, eq. 2, with the actions of appendix B). If all rows are of one kind, both
-    means are over all rows.
+    (arXiv:2102.08363, eq. 2, with the actions of appendix B). If all rows are of one kind, both means are over all
+    rows.
 
     Args:
         values: Q of the drawn actions, [M, N].
