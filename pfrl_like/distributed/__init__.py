@@ -1,4 +1,4 @@
-"""An agent's halves in several processes: actors that act, and a learner that updates."""
+"""Agents split over several processes: actors that act, and a learner that updates."""
 
 from pfrl_like.distributed.actor import Actor, SharedWeights
 from pfrl_like.distributed.learner import AgentProxy

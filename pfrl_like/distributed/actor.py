@@ -1,4 +1,4 @@
-"""`Actor`: an agent that acts in a process of its own and sends its steps to the learner; weights in shared memory."""
+"""Actors: agents that act in their own processes and send steps to the learner; weights in shared memory."""
 
 import contextlib
 import os
@@ -20,25 +20,26 @@ from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
 
-#: Steps that go to the learner together, and seconds after which fewer do.
+#: Steps per message to the learner, and seconds after which a message with fewer steps is sent.
 ROWS, SECONDS = 32, 0.1
 
-#: Arrays that all actors share: steps made before and by each of them, whether the poller listens, whether to wait.
+#: Indices of the arrays that all actors share: earlier steps and those of each actor; 1 while the poller listens; true
+#: while actors have to wait.
 STEPS, LISTENING, HOLD = range(3)
 
-#: Seconds that an actor waits for the poller to begin.
+#: Seconds that an actor waits for the poller to start.
 PATIENCE = 10.0
 
 
 class SharedWeights:
     """The tensors of some modules in shared memory.
 
-    Nobody waits for a lock, which a killed process would keep for ever: the writer numbers each version at its
-    beginning and at its end, and a reader that was overtaken reads again.
+    There is no lock, which a killed process would hold for ever. Instead the writer stores a version number before and
+    after it writes. A reader that finds two different numbers reads again.
 
     Args:
-        modules: What is written or read: modules of the same form in all processes.
-        memory: Where, if another process has made it; None makes it, with the values of `modules`.
+        modules: Modules to write or read, of the same form in all processes.
+        memory: Memory that another process has created; None creates it, with the values of `modules`.
     """
 
     def __init__(self, modules: Sequence[nn.Module], memory: SharedArrays | None = None) -> None:
@@ -52,12 +53,12 @@ class SharedWeights:
             for array, tensor in zip(arrays, own, strict=True)
         ]
         self._seen = 0
-        self._order = threading.Lock()  # passing through it keeps the processor from reordering what is inside
+        self._order = threading.Lock()  # a memory barrier: the processor does not reorder across it
         if memory is None:
             self.publish()
 
     def publish(self) -> None:
-        """Write the modules' tensors; for one thread of one process."""
+        """Write the modules' tensors to the memory; only one thread of one process may call this."""
         version = int(self._begun_and_ended[0]) + 1
         with self._order:
             self._begun_and_ended[0] = version
@@ -67,7 +68,7 @@ class SharedWeights:
             self._begun_and_ended[1] = version
 
     def refresh(self) -> bool:
-        """Bring the modules up to date; whether there was anything new."""
+        """Update the modules from the memory; returns True if there was a newer version."""
         if self._begun_and_ended[1] == self._seen:
             return False
         while True:
@@ -82,7 +83,7 @@ class SharedWeights:
                 return True
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Close the memory."""
         self._shared.clear()
         del self._begun_and_ended
         self.memory.close()
@@ -93,7 +94,7 @@ class SharedWeights:
 
 
 class RowSender:
-    """What an actor has for a replay buffer: it collects steps and sends them as columns.
+    """An actor's replay buffer: collects steps and sends them to the learner as columns.
 
     Args:
         send: Called with ("rows", columns), or ("stop_episode", None).
@@ -107,11 +108,11 @@ class RowSender:
         self._sent_at = time.monotonic()
 
     def __len__(self) -> int:
-        return 0  # nothing to learn from here
+        return 0  # the actor does not learn
 
     @property
     def memory(self) -> Any:
-        """Refused: steps are on their way to the learner.
+        """Not available: the learner's process holds the steps.
 
         Raises:
             TypeError: Always.
@@ -132,7 +133,7 @@ class RowSender:
         env_ids: Any = None,
         **extra: Any,
     ) -> None:
-        """Take in a step of one environment; an observation that two steps share is sent once."""
+        """Add a step of one environment; sends an observation that two steps share only once."""
         further = {name: column[0] for name, column in extra.items()}
         step = (obs[0], action[0], float(reward[0]), next_obs[0], bool(terminated[0]), bool(truncated[0]), further)
         self._rows.append(step)
@@ -140,12 +141,12 @@ class RowSender:
             self.flush()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Say that the running episode was cut off."""
+        """Send the collected steps, and that the running episode was cut off."""
         self.flush()
         self._send(("stop_episode", None))
 
     def flush(self) -> None:
-        """Send what there is."""
+        """Send the collected steps."""
         if self._rows:
             self._send(("rows", tuple(zip(*self._rows, strict=True))))
             self._rows.clear()
@@ -153,14 +154,14 @@ class RowSender:
 
 
 class Actor(AsyncAgent):
-    """Acts as an agent does, in one environment; steps, and requests to save or load, go to the learner's process.
+    """Acts in one environment, and sends steps, and requests to save or load, to the learner's process.
 
     Args:
-        acting: An agent's acting half (`OffPolicyAgent.acting_copy`).
-        pipe: Connection to who learns: of messages (kind, content), of which all but "rows" and "stop_episode" are
-            answered by pairs (whether it was done, result or reason).
-        weights: Where newer parameters come from, looked at before each action in training; None for nowhere.
-        counts: Arrays shared with the other actors and the learner; None counts the own steps alone.
+        acting: Acting half of an agent (`OffPolicyAgent.acting_copy`).
+        pipe: Connection to the learner's process. Messages are pairs (kind, content). All but "rows" and "stop_episode"
+            are answered by pairs: (True, result) if the request was met, (False, reason) if not.
+        weights: Source of newer parameters, read before each action in training; None if there is none.
+        counts: Arrays shared with the other actors and the learner; None counts only this actor's steps.
         index: Number of this actor.
     """
 
@@ -183,19 +184,19 @@ class Actor(AsyncAgent):
 
     @property
     def t(self) -> int:
-        """Environment steps in training, of all actors together: what explorers' schedules follow."""
+        """Environment steps in training, of all actors together; explorers' schedules depend on it."""
         return int(self._steps.sum())
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """Choose an action; `action_mask` says which are allowed, [n_actions]."""
+        """Choose an action; `action_mask`, [n_actions], is True for allowed actions."""
         self.acting.training = self.training
         if self.training:
             self.acting.t = self.t
             self._refresh()
-        return self.acting.act(obs, **mask_keyword(action_mask))  # which may have PFRL's signatures
+        return self.acting.act(obs, **mask_keyword(action_mask))  # its methods may have PFRL's signatures
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Take in what the last action led to; `action_mask` belongs to `obs`, [n_actions]."""
+        """Observe the result of the last action; `action_mask`, [n_actions], belongs to `obs`."""
         self.acting.training = self.training
         self.acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
         if self.training:
@@ -204,30 +205,30 @@ class Actor(AsyncAgent):
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Within it the actor neither explores nor tells the learner, and keeps the parameters of its beginning."""
+        """Context in which the actor does not explore, sends no steps, and keeps the parameters it has at the start."""
         self._refresh()
         with super().eval_mode():
             yield
 
     def stop_episode(self) -> None:
-        """Leave the episode that runs: what comes next belongs to a new one."""
+        """Leave the running episode: the next steps belong to a new one."""
         self.acting.training = self.training
         self.acting.stop_episode()
 
     def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Refuse an environment in which the agent cannot act."""
+        """Reject an environment in which the agent cannot act."""
         self.acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
-        """Have the learner's process save the agent, as it is between two updates."""
+        """Request that the learner's process saves the agent, between two updates."""
         self._ask("save", os.path.abspath(dirname))
 
     def load(self, dirname: str) -> None:
-        """Have the learner's process load the agent."""
+        """Request that the learner's process loads the agent."""
         self._ask("load", os.path.abspath(dirname))
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
-        """Write the greedy policy, with the parameters that it acts with, into a file: `export` of agents."""
+        """Write the greedy policy with the newest parameters to a file; options are those of the agent's `export`."""
         self._refresh()
         signature: Signature = self.acting.export(path, **options)
         return signature
@@ -237,7 +238,7 @@ class Actor(AsyncAgent):
         return list(self._ask("get_statistics", None))
 
     def close(self) -> None:
-        """Send what is left and hang up, once all has been stored."""
+        """Send the remaining steps, wait until all are stored, and disconnect."""
         if not self.pipe.closed:
             try:
                 self._ask("hang_up", None)
@@ -249,7 +250,7 @@ class Actor(AsyncAgent):
             self._weights.refresh()
 
     def _wait_for_learner(self) -> None:
-        """Wait while the learner is behind, if there is a pace to keep."""
+        """Wait while the learner is behind, if `updates_per_step` is set."""
         if self._counts is not None and self._counts.arrays[HOLD][0]:
             self._sender.flush()
             while self._counts.arrays[HOLD][0] and self._counts.arrays[LISTENING][0]:
@@ -279,16 +280,16 @@ class Actor(AsyncAgent):
 
 @dataclass(eq=False)
 class ActorFactory:
-    """Makes actor i, in any process; it travels there by pickle, the agent's acting half by cloudpickle.
+    """Makes actor i in any process; sent there by pickle, with the agent's acting half by cloudpickle.
 
     Args:
-        acting: Gives the acting half.
-        modules: Names of its modules whose parameters the learner renews.
-        address: Where the poller listens.
-        key: What it wants to hear.
+        acting: Returns the acting half.
+        modules: Names of its modules whose parameters the learner updates.
+        address: Address of the poller.
+        key: Authentication key of the poller.
         weights: Name and layout of the shared parameters.
-        counts: Those of the arrays STEPS, LISTENING and HOLD.
-        representative: The agent that stands for all actors in the learner's process; it stays there.
+        counts: Name and layout of the shared arrays STEPS, LISTENING and HOLD.
+        representative: The agent in the learner's process, the same for all actors; it is not sent.
     """
 
     acting: Portable
@@ -303,7 +304,7 @@ class ActorFactory:
         return {**vars(self), "representative": None}
 
     def __call__(self, process_idx: int) -> Actor:
-        """Make actor `process_idx`, from 0, and connect it; this process computes on one thread from now on.
+        """Make and connect actor `process_idx`, from 0; limits PyTorch to one thread in this process.
 
         Raises:
             ValueError: If there is no such actor.
@@ -328,9 +329,9 @@ class ActorFactory:
 
 
 def vary_streams(explorer: Any, index: int) -> None:
-    """Let copies of an explorer draw different numbers: its own generators jump ahead `index` times.
+    """Advance the generators of an explorer by `index` jumps, so that its copies draw different numbers.
 
-    These are generators among its attributes, and those of spaces of which an attribute is a method.
+    Its generators are those among its attributes, and those of spaces whose bound methods are attributes.
     """
     for name, value in [*getattr(explorer, "__dict__", {}).items()] if index else ():
         space: Any = getattr(value, "__self__", None)

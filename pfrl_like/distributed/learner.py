@@ -1,6 +1,7 @@
-"""The learner of an agent whose actors are other processes: a thread that samples and updates, at a pace.
+"""The learner's process: the threads that update the agent and serve its actors, and proxies of the agent.
 
-Another thread, the poller, takes in what the actors send. `AgentProxy` is the agent as these and runners see it.
+The learner's thread samples and updates, at a limited rate. The poller's thread stores the steps that actors send.
+`AgentProxy` is the agent as actors see it, `RunnersAgentProxy` the agent as runners see it.
 """
 
 import contextlib
@@ -20,16 +21,16 @@ from typing import Any
 from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
-#: Steps for which the learner may owe updates before the actors have to wait, with `updates_per_step`.
+#: Steps by which the learner may be behind `updates_per_step` before the actors have to wait.
 SLACK = 100
-#: Seconds that the poller, asked to stop, goes on listening to actors that have not hung up.
+#: Seconds for which the poller, once asked to stop, still listens to connected actors.
 GRACE = 2.0
 
 Hook = Callable[[Any, Any, int], Any]
 
 
 class FairLock:
-    """A lock for threads of which one takes it again at once: a `threading.Lock` would keep the others waiting."""
+    """A lock that waiting threads get before a thread that acquires it again at once."""
 
     def __init__(self) -> None:
         self._gate = threading.Lock()
@@ -43,20 +44,20 @@ class FairLock:
         self._lock.release()
 
 
-#: What the last save of a run is called, after the number of its step.
+#: Suffixes of a run's last save, after the step number.
 LAST_SAVES = ("_finish", "_except")
 
 
 @dataclass(eq=False)
 class AgentProxy:
-    """The agent in the learner's process, between two updates, as its actors see it.
+    """The agent in the learner's process, as its actors see it; they access it between two updates.
 
     Args:
         agent: The agent.
-        lock: Held meanwhile.
+        lock: Held during access to the agent.
         counts: Arrays shared with the actors.
-        weights: Published after loading.
-        over: Set, with the lock held, when nothing may change the agent any more.
+        weights: Shared parameters, published after loading.
+        over: Set, with the lock held, once nothing may change the agent.
     """
 
     agent: Any
@@ -72,7 +73,10 @@ class AgentProxy:
 
     @contextlib.contextmanager
     def starting(self, t: int) -> Iterator[None]:
-        """Within it actors are started, at step t; nobody holds a lock then that a forked process would inherit."""
+        """Context in which actors are started, at step t.
+
+        It holds the agent's lock, so that the other threads hold no lock that a forked process would inherit.
+        """
         with self.lock:
             self._start_at(t)
             yield
@@ -83,7 +87,7 @@ class AgentProxy:
             self.agent.save(dirname)
 
     def load(self, dirname: str) -> None:
-        """Load the agent; actors follow."""
+        """Load the agent, and give the actors its parameters and step."""
         with self.lock:
             self.agent.load(dirname)
             self.weights.publish()
@@ -101,10 +105,10 @@ class AgentProxy:
 
 
 class RunnersAgentProxy(AgentProxy):
-    """The agent as a runner sees it, whose last save of a run is the agent's end: it stays as it was saved."""
+    """The agent as a runner sees it: it does not change after the last save of a run."""
 
     def save(self, dirname: str) -> None:
-        """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor takes in steps."""
+        """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor stores steps."""
         if os.fspath(dirname).endswith(LAST_SAVES):
             with self.lock:
                 self.over.set()
@@ -112,22 +116,22 @@ class RunnersAgentProxy(AgentProxy):
 
 
 class FailureEvent(threading.Event):
-    """Set when a thread has failed; `error` is what it raised."""
+    """Event that is set when a thread fails; `error` is the exception."""
 
     error: BaseException | None = None
 
     def fail(self, error: BaseException) -> None:
-        """Keep the error and set the event."""
+        """Store the error and set the event."""
         self.error = error
         self.set()
 
 
 class Pace:
-    """How many updates the steps that have come allow for, counted from the first update on.
+    """Limits updates to a number per received step, counted from the first update.
 
     Args:
-        updates_per_step: Updates for each step; None for as many as there is time for.
-        counts: Arrays shared with the actors; HOLD is set while they had better wait.
+        updates_per_step: Updates for each step; None for no limit.
+        counts: Arrays shared with the actors; HOLD is set while they have to wait.
     """
 
     def __init__(self, updates_per_step: float | None, counts: SharedArrays) -> None:
@@ -137,23 +141,23 @@ class Pace:
         self._ended = False
 
     def step(self) -> None:
-        """A step has come."""
+        """Count a received step."""
         if self._steps is not None:
             self._steps += 1
-            if self._is_behind:  # which the learner, if it does not get to run, would not say in time
+            if self._is_behind:  # the learner's thread may not run in time to set it
                 self._counts.arrays[HOLD][0] = True
-            if self._ended:  # looked at last: the learner's thread may have ended in between
+            if self._ended:  # checked last: the learner's thread may have ended in between
                 self._counts.arrays[HOLD][0] = False
 
     def updated(self, learnt: bool) -> None:
-        """The learner has made an update, or found that it cannot."""
+        """Count an update if the learner has made one (`learnt`), and set or clear HOLD."""
         if learnt:
             self._steps = self._steps or 0
             self._updates += 1
         self._counts.arrays[HOLD][0] = learnt and self._is_behind
 
     def end(self) -> None:
-        """No more updates come: nobody waits for them."""
+        """Clear HOLD for good: no more updates are made, and no actor waits."""
         self._ended = True
         self._counts.arrays[HOLD][0] = False
 
@@ -163,7 +167,7 @@ class Pace:
 
     @property
     def owed(self) -> float:
-        """Updates that the steps allow for and that have not been made; infinite without a limit."""
+        """Updates that the steps allow and that are not yet made; infinite without a limit."""
         if self.updates_per_step is None:
             return float("inf")
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
@@ -174,16 +178,16 @@ class Learner:
     """Body of the learner's thread: update, publish the parameters, call the hooks.
 
     Args:
-        representative: The agent; nothing is learnt once it is over.
-        pace: Says whether to update.
+        representative: The agent; no update is made once `over` is set.
+        pace: Decides whether to update.
         stop_event: Ends the thread, and is set at its end.
-        failure: Told of errors.
-        n_updates: Updates after which it ends; None for no end.
+        failure: Receives errors.
+        n_updates: Updates after which the thread ends; None for no end.
         actor_update_interval: Updates after which the parameters are published.
-        update_counter: Its `value` counts how often they were published.
+        update_counter: Its `value` counts the publications; None for no counter.
         step_hooks: Called after every update with its number times the agent's `update_interval`.
         optimizer_step_hooks: Called after every update with its number.
-        news: Set when steps have come.
+        news: Set when an actor has sent something.
         updates: Updates so far.
     """
 
@@ -200,7 +204,7 @@ class Learner:
     updates: int = 0
 
     def run(self) -> None:
-        """Update as often as there is something to learn from, until the event is set or `n_updates` are made."""
+        """Update whenever there are steps to learn from, until the event is set or `n_updates` are made."""
         try:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
@@ -240,18 +244,18 @@ class Learner:
 
 @dataclass(eq=False)
 class Poller:
-    """Body of the poller's thread: stores what the actors send, and does what they ask for.
+    """Body of the poller's thread: stores the steps that actors send, and answers their requests.
 
     Args:
-        representative: The agent, whose lock keeps the learner from it meanwhile.
-        server: Where actors connect.
-        key: What they have to know.
-        learner: Told of news.
-        stop_event: Ends the thread, once all actors have hung up or some seconds have passed.
-        failure: Told of errors.
+        representative: The agent; its lock is held during access.
+        server: Socket that actors connect to.
+        key: Authentication key of the actors.
+        learner: The learner, whose `news` is set after each message.
+        stop_event: Ends the thread, once all actors have disconnected or `GRACE` seconds have passed.
+        failure: Receives errors.
         release: Called at the end.
-        actors: The number of each actor that has connected.
-        had_actors: Whether any has.
+        actors: Number of the actor at each connection.
+        had_actors: True once an actor has connected.
     """
 
     representative: AgentProxy
@@ -265,7 +269,7 @@ class Poller:
     had_actors: bool = False
 
     def run(self) -> None:
-        """Listen until asked to stop; after an error, until the last actor has gone."""
+        """Listen until asked to stop; after an error, until the last actor has disconnected."""
         try:
             self.representative.counts.arrays[LISTENING][0] = 1
             asked_at: float | None = None
@@ -306,7 +310,7 @@ class Poller:
         index = self.actors[channel]
         try:
             kind, content = channel.recv()
-        except (OSError, EOFError):  # it has hung up, or died, perhaps in the middle of a message
+        except (OSError, EOFError):  # it has disconnected or died, perhaps in the middle of a message
             del self.actors[channel]
             channel.close()
             kind = "stop_episode"
@@ -342,9 +346,10 @@ class Poller:
 
 
 def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]]:
-    """A socket, its address, and what removes the address, at the latest at exit.
+    """Open a socket for actors; returns it, its address, and a function that removes the address.
 
-    On Linux the address is a name that ends with the process, however it ends; elsewhere a file in a folder of its own.
+    The address is removed at exit at the latest. On Linux it is a name that exists as long as the process, however that
+    ends; elsewhere it is a file in a folder of its own.
     """
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":

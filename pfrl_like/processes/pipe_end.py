@@ -1,4 +1,4 @@
-"""The ends of a pipe, and waiting at them: for a message, for a worker's death, for a time limit."""
+"""Ends of pipes, and ways to wait for a message, a worker's death or a time limit."""
 
 import io
 import math
@@ -13,26 +13,26 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-#: Comes in the place of a message of which a part has yet to come.
+#: Returned instead of a message of which a part has not arrived.
 UNFINISHED = object()
 
-# What stands before a message: its length, or -1 and a longer number.
+# Header of a message: its length, or -1 and a longer number.
 _LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")
 _LONGEST = 0x7FFFFFFF
 
-# Bytes that are read at once.
+# Most bytes of one read.
 _MOST = 1 << 20
 
 
 def pickled(message: Any) -> bytes:
-    """A message as `Connection.recv` expects it.
+    """Pickle a message as `Connection.recv` expects it.
 
     `ForkingPickler.dumps` and `Connection.send` make a view of a `BytesIO` instead. If the write fails, the traceback
-    keeps it, and collecting that ends Python 3.12 with a segmentation fault.
+    keeps the view, and its garbage collection ends Python 3.12 with a segmentation fault.
 
     Raises:
-        pickle.PicklingError: If it cannot be pickled. Python itself raises errors of several types, also OSError, which
-            here tells of the pipe.
+        pickle.PicklingError: If it cannot be pickled. Python raises errors of several types, also OSError, which
+            callers take for an error of the pipe.
     """
     buffer = io.BytesIO()
     try:
@@ -43,11 +43,11 @@ def pickled(message: Any) -> bytes:
 
 
 def send(connection: Any, message: Any) -> None:
-    """Do what `connection.send(message)` does, but leave no view behind if that fails; see `pickled`.
+    """Send a message like `connection.send(message)`, but leave no view behind if that fails; see `pickled`.
 
     Args:
-        connection: A `Connection`, or an end of a user's own that has only `send`.
-        message: What can be pickled.
+        connection: A `Connection`, or a user's own connection that has only `send`.
+        message: Object that can be pickled.
     """
     if hasattr(connection, "send_bytes"):
         connection.send_bytes(pickled(message))
@@ -56,38 +56,38 @@ def send(connection: Any, message: Any) -> None:
 
 
 class WaitingEnd:
-    """An end that waits until the other has taken or sent all of a message.
+    """An end of a pipe that blocks until a message is sent or received completely.
 
     Args:
-        connection: The end.
+        connection: `Connection` of this end.
     """
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     def send(self, message: Any) -> bool:
-        """Send a message, or as much of it as the other end takes now; returns whether that is all."""
+        """Send a message, or as much of it as the pipe takes now; returns True if all is sent."""
         send(self.connection, message)
         return True
 
     def flush(self) -> bool:
-        """Send more of what `send` has left; returns whether that is all."""
+        """Send more of the rest that `send` has left; returns True if all is sent."""
         return True
 
     def recv(self) -> Any:
-        """The next message, or `UNFINISHED`."""
+        """Next message, or `UNFINISHED` if a part of it has not arrived."""
         return self.connection.recv()
 
     def close(self) -> None:
-        """Close it."""
+        """Close the connection."""
         self.connection.close()
 
 
 class PipeEnd(WaitingEnd):
-    """An end that never waits.
+    """An end of a pipe that never blocks.
 
-    The worker's end is a `Connection`, whose form the messages have; processes with different versions of Python
-    speak to each other in it.
+    The worker's end is a `Connection`. Messages have its format, which processes with different versions of Python
+    share.
     """
 
     def __init__(self, connection: Connection) -> None:
@@ -95,11 +95,11 @@ class PipeEnd(WaitingEnd):
         self._descriptor = connection.fileno()
         os.set_blocking(self._descriptor, False)
         self._unsent = memoryview(b"")
-        self._size = 0  # of the message that comes, once its length has come
-        self._came = bytearray()  # of what comes, until it is whole
+        self._size = 0  # of the incoming message, once known
+        self._came = bytearray()  # incomplete part that has arrived
 
     def send(self, message: Any) -> bool:
-        """As that of `WaitingEnd`."""
+        """Send a message, or as much of it as the pipe takes now; returns True if all is sent."""
         packed = pickled(message)
         size = len(packed)
         length = _LENGTH.pack(size) if size <= _LONGEST else _LENGTH.pack(-1) + _LONG_LENGTH.pack(size)
@@ -107,7 +107,7 @@ class PipeEnd(WaitingEnd):
         return self.flush()
 
     def flush(self) -> bool:
-        """As that of `WaitingEnd`."""
+        """Send more of the rest that `send` has left; returns True if all is sent."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[os.write(self._descriptor, self._unsent) :]
@@ -116,7 +116,7 @@ class PipeEnd(WaitingEnd):
         return True
 
     def recv(self) -> Any:
-        """As that of `WaitingEnd`."""
+        """Next message, or `UNFINISHED` if a part of it has not arrived."""
         try:
             if self._size == 0:
                 (self._size,) = _LENGTH.unpack(self._bytes(_LENGTH.size))
@@ -129,12 +129,12 @@ class PipeEnd(WaitingEnd):
         return pickle.loads(packed)
 
     def close(self) -> None:
-        """As that of `WaitingEnd`."""
+        """Close the connection."""
         self._descriptor = -1  # the number may soon be another file's
         super().close()
 
     def _bytes(self, count: int) -> bytearray:
-        """So many, or an error if they have not all come; what has come is kept."""
+        """Read `count` bytes; keeps those that have arrived if `os.read` raises because others have not."""
         while len(self._came) < count:
             chunk = os.read(self._descriptor, min(count - len(self._came), _MOST))
             if not chunk:
@@ -145,44 +145,44 @@ class PipeEnd(WaitingEnd):
 
 
 def pipe_end(connection: Connection) -> WaitingEnd:
-    """The end that does what can be done on this system."""
+    """Make a `PipeEnd`, or a `WaitingEnd` on Windows."""
     return WaitingEnd(connection) if sys.platform == "win32" else PipeEnd(connection)
 
 
 class Doorbell:
     """Waits for any of several workers, each with a pipe and a descriptor that becomes readable when it dies.
 
-    The list of descriptors is handed to the system once and not at every call, as `multiprocessing.connection.wait`
-    does; a step of eight environments waits up to eight times.
+    It registers the descriptors with the system once. `multiprocessing.connection.wait` does so at every call, and a
+    step of eight environments waits up to eight times.
     """
 
     def __init__(self) -> None:
-        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: worker, the pipe if it is that one
+        self._owners: dict[int, tuple[int, Connection | None]] = {}  # descriptor: worker, the pipe if it is the pipe's
         self._poll = None if sys.platform == "win32" else select.poll()
 
     def add(self, index: int, channel: Connection, death: int) -> None:
-        """Listen to one more worker."""
+        """Add a worker to wait for."""
         for descriptor, pipe in ((channel.fileno(), channel), (death, None)):
             self._owners[descriptor] = (index, pipe)
             if self._poll is not None:
                 self._poll.register(descriptor, select.POLLIN)
 
     def remove(self, index: int) -> None:
-        """Listen to a worker no longer; its pipe and descriptor are still open."""
+        """Remove a worker whose pipe and descriptor are still open."""
         for descriptor in [each for each, (owner, _) in self._owners.items() if owner == index]:
             del self._owners[descriptor]
             if self._poll is not None:
                 self._poll.unregister(descriptor)
 
     def wait(self, timeout: float | None) -> Mapping[int, bool]:
-        """Wait for the first to ring.
+        """Wait for a message or the death of any worker.
 
         Args:
-            timeout: Seconds; None is for ever.
+            timeout: Seconds to wait at most; None for no limit.
 
         Returns:
-            Those that have rung, with True if there is something (a message or its end) to be read from the pipe, and
-            False if the worker has died though its pipe is silent.
+            By worker: True if the pipe has something to read (a message or its end), False if the worker has died and
+            its pipe is silent.
         """
         if self._poll is not None:
             ready = [descriptor for descriptor, _ in self._poll.poll(None if timeout is None else timeout * 1000)]
@@ -196,18 +196,18 @@ class Doorbell:
         return rung
 
 
-#: Seconds that pass at most between two looks at a countdown by a process that runs.
+#: Most seconds by which a countdown decreases between two calls of `left`.
 _LONGEST_WAIT = 1.0
 
 
 class Countdown:
-    """Seconds that are left.
+    """Seconds left until a time limit.
 
-    A process that was stopped (Ctrl-Z, a debugger) and goes on finds that it has waited for others, which were
-    stopped, too: of the time between two looks a second counts at most.
+    At most one second counts between two calls of `left`. A process that was stopped (Ctrl-Z, a debugger) and resumes
+    therefore does not count the time for which it, and the processes that it waits for, were stopped.
 
     Args:
-        seconds: The limit; None is for ever.
+        seconds: The limit; None for no limit.
     """
 
     def __init__(self, seconds: float | None) -> None:
@@ -215,7 +215,7 @@ class Countdown:
         self._seen = time.monotonic()
 
     def left(self) -> float:
-        """How many there are; none, or fewer, if the time is over."""
+        """Seconds left; 0 or negative if the time is over."""
         now = time.monotonic()
         self._left -= min(now - self._seen, _LONGEST_WAIT)
         self._seen = now

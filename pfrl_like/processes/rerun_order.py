@@ -1,6 +1,6 @@
-"""What a program was started for again: to do something of a run once more, while nothing is written into that run.
+"""Orders to a program that is started again to repeat a part of a run, without writing into that run.
 
-`debug.crash_replay` starts it, and tells why; whatever writes looks here where to.
+`debug.crash_replay` starts the program with an `Order`. Code that writes files looks up here where to write.
 """
 
 import json
@@ -8,19 +8,19 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-#: Where the order is found.
+#: Environment variable that holds the order.
 VARIABLE = "PFRL_LIKE_RERUN"
 
 
 class Order(NamedTuple):
-    """What a program is started for again.
+    """The part of a run that a program repeats.
 
     Attributes:
-        outdir: Directory of the run whose agent is wanted; the program's runs for other directories are passed over.
-        scratch: Directory for what the program writes meanwhile.
-        crash: Record of the refused update that is to be made again; "" if it is the training that is.
-        checkpoint: Checkpoint of the run that the training goes on from; "" for one from the start.
-        since: Step after which the trace looks at every step closely.
+        outdir: Directory of the run to repeat; the program skips its runs for other directories.
+        scratch: Directory for the files that the program writes.
+        crash: Record of the rejected update to repeat; "" to repeat training.
+        checkpoint: Checkpoint of the run that training resumes from; "" for the start of training.
+        since: Step after which the trace records every step closely.
         until: Step at which the training ends.
     """
 
@@ -33,31 +33,31 @@ class Order(NamedTuple):
 
     @property
     def answer(self) -> str:
-        """File for what was found."""
+        """File for the result."""
         return os.path.join(self.scratch, "answer.json")
 
     @property
     def diverted(self) -> str:
-        """Run directory that is written into instead."""
+        """Run directory that the program writes into instead."""
         return os.path.join(self.scratch, "outdir")
 
     def is_of_run(self, path: str) -> bool:
-        """Whether a path lies in the directory of the run."""
+        """True if a path lies in the directory of the run."""
         return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(self.outdir))
 
     def found(self, path: str) -> str:
-        """Where something is that the program names; the run of a checkpoint may have been moved since."""
+        """Current path of a file that the program names, since the run of the checkpoint may have been moved."""
         if not self.checkpoint or not self.is_of_run(path):
             return path
         inside = os.path.relpath(os.path.realpath(path), os.path.realpath(self.outdir))
         return os.path.join(os.path.dirname(self.checkpoint), inside)
 
     def to_text(self) -> str:
-        """As text, which `ordered` reads."""
+        """The order as text, which `ordered` reads."""
         return json.dumps(self._asdict())
 
 
 def ordered() -> Order | None:
-    """What this program was started for again; None if it was started to train."""
+    """The order of this program; None if it was started to train."""
     text = os.environ.get(VARIABLE)
     return None if text is None else Order(**json.loads(text))

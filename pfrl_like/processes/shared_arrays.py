@@ -1,4 +1,4 @@
-"""`SharedArrays`: NumPy arrays in memory that several processes see, gone when the last of them has let go."""
+"""`SharedArrays`: NumPy arrays in shared memory, which is freed when the last process has closed it."""
 
 import contextlib
 import itertools
@@ -25,19 +25,19 @@ _counter = itertools.count()
 class SharedArrays:
     """Arrays in one block of shared memory.
 
-    The owner makes them, the others `attach` by name and layout, and once all have, the owner calls `unlink`: the
-    name is gone and the memory lives until the last process has closed it or died.
+    The owner creates the arrays; the others `attach` by name and layout. Once all have attached, the owner calls
+    `unlink`: the name is removed, and the memory exists until the last process has closed it or died.
 
     Args:
         layout: Shapes and dtypes of the arrays.
 
     Attributes:
         name: Name of the block, `pl_<pid>_<start time of the process>_<n>`.
-        layout: As given.
+        layout: Shapes and dtypes of the arrays.
         arrays: The arrays, zero at first.
 
     Raises:
-        OSError: If there is not so much shared memory.
+        OSError: If there is not enough shared memory.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -57,7 +57,7 @@ class SharedArrays:
 
     @classmethod
     def attach(cls, name: str, layout: Layout) -> "SharedArrays":
-        """See the arrays that another process has made."""
+        """Open the arrays that another process has created."""
         self = cls.__new__(cls)
         self.name, self.layout, self._linked = name, layout, False
         self._memory = SharedMemory(name)
@@ -71,19 +71,19 @@ class SharedArrays:
             self._memory.unlink()
 
     def close(self) -> None:
-        """Let go of the memory, which no array outside may still point into, and remove the name."""
+        """Close the memory and remove the name; no array elsewhere may still point into the memory."""
         self.arrays.clear()
-        with contextlib.suppress(BufferError):  # someone kept a view: the memory goes with it
+        with contextlib.suppress(BufferError):  # a view still exists: the memory is freed with it
             self._memory.close()
         self.unlink()
 
     def __del__(self) -> None:
-        if hasattr(self, "arrays"):  # it was made; the arrays have to go before the memory they point into
+        if hasattr(self, "arrays"):  # fully constructed; arrays have to be freed before their memory
             self.close()
 
 
 def _offsets(layout: Layout) -> list[int]:
-    """Where each array starts, and the total size."""
+    """Start of each array, and the total size, in bytes."""
     offsets = [0]
     for shape, dtype in layout:
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
@@ -100,7 +100,7 @@ def _arrays(memory: SharedMemory, layout: Layout) -> list[NDArray[Any]]:
 
 
 def _reserve(name: str, size: int) -> None:
-    """Take the memory now: a full /dev/shm is an error here and not a bus error at the first write."""
+    """Allocate the memory now: a full /dev/shm raises OSError here instead of a bus error at the first write."""
     path = _MEMORY_FILES / name
     if hasattr(os, "posix_fallocate") and path.exists():
         descriptor = os.open(path, os.O_RDWR)
@@ -111,7 +111,7 @@ def _reserve(name: str, size: int) -> None:
 
 
 def _remove_stale_blocks() -> None:
-    """Remove the blocks of processes that died before they could, if their names are still there after a minute."""
+    """Remove blocks older than a minute whose process has died without removing them."""
     if not Path("/proc/self/stat").exists():
         return
     for path in _MEMORY_FILES.glob("pl_*_*_*"):

@@ -1,6 +1,7 @@
-"""`Workers`: child processes, each with a pipe, whose death is seen at once and that never outlive their parent.
+"""`Workers`: child processes with pipes; their death is detected at once, and they never outlive their parent.
 
-Nor do the programs that they start: each worker leads a session of its own, which ends with it (see `worker`).
+The programs that workers start do not outlive it either: each worker leads its own session, which ends with the worker
+(see `worker`).
 """
 
 import contextlib
@@ -22,37 +23,38 @@ from pfrl_like.processes.pipe_end import UNFINISHED, Countdown, Doorbell, Waitin
 from pfrl_like.processes.worker import GUARD_HINT, LAST_WORDS, Failure, Finished, context_of, end_groups, run_worker
 from pfrl_like.utils.stoppable_thread import start_time
 
-#: Seconds a worker gets to end by itself, and then to end where it is, before it is killed; and if there is no time.
+#: Seconds that a worker gets to end on its own, and then to end when interrupted, before it is killed; HURRY is for
+#: `close(hurry=True)`.
 PATIENCE, HURRY = (2.0, 1.0), (0.2, 0.2)
 
-#: Seconds that a worker which hangs gets for saying where, before the stack has to do.
+#: Seconds that a hanging worker gets to report a traceback, before its stack is read instead.
 _WORDS = 1.0
 
-#: Seconds after which a wait for one worker looks at the others.
+#: Seconds after which a wait for one worker checks the others.
 _GLANCE = 0.5
 
-#: What comes last of a worker.
+#: Types of the last message of a worker.
 _NEWS = (Failure, Finished)
 
-#: Bytes that are read of a stack.
+#: Most bytes read of a stack.
 _MAX_WORDS = 1 << 16
 
 
 @dataclass
 class _Child:
-    """A worker process, and what its parent holds of it.
+    """A worker process, and the parent's state of it.
 
     Attributes:
         process: The process.
         channel: The parent's end of its pipe.
-        words: Its stack, if it hangs.
-        lifeline: Whose end, when this process has gone, ends the worker's session.
-        started: When it was.
+        words: Pipe with its stack, if it hangs.
+        lifeline: Pipe that closes when this process ends, which ends the worker's session.
+        started: Start time of the process.
         death: Descriptor that becomes readable when it ends; -1 before it has started.
-        doorbell: Waits for this worker alone.
-        inbox: What `receive` found and was not asked for.
-        ended: Whether its last news has come.
-        answered: Whether anything else has.
+        doorbell: Waits for this worker only.
+        inbox: Messages that were read while `receive` waited for other workers.
+        ended: True once its last message has arrived.
+        answered: True once another message has arrived.
     """
 
     process: BaseProcess
@@ -70,24 +72,24 @@ class _Child:
 class Workers:
     """Supervised worker processes.
 
-    Worker i runs `target(channel, i, *arguments[i])`, where `channel` is its end of a pipe. What it sends there comes
-    out of `wait` and `receive` here; the last thing that comes is `Finished` or `Failure`.
+    Worker i runs `target(channel, i, *arguments[i])`, where `channel` is its end of a pipe. `wait` and `receive` return
+    the messages that it sends; the last message is `Finished` or `Failure`.
 
     Args:
         target: The body of every worker; a module-level function or a `Portable`.
-        arguments: One tuple of further arguments for each worker. Shared tensors, events and locks go here as they
-            are; functions that may be lambdas go as `Portable`.
-        start_method: "fork", "spawn" or "forkserver"; None is forkserver where there is one, else spawn.
-        name: What the processes are called in a process list, with their number.
+        arguments: One tuple of further arguments for each worker. Shared tensors, events and locks are passed as they
+            are; functions that may be lambdas are passed as `Portable`.
+        start_method: "fork", "spawn" or "forkserver"; None selects forkserver where available, else spawn.
+        name: Name of the processes in a process list, before their number.
 
     Raises:
         ValueError: If the start method is not available.
-        RuntimeError: If the processes cannot be started because the main script has no main guard, or from a process
-            that is daemonic.
+        RuntimeError: If the processes cannot be started because the main script has no main guard, or because this
+            process is daemonic.
 
     Attributes:
-        closed: Whether `close` has been called.
-        is_elsewhere: That what it holds lives in other processes, which a search for random streams need not look at.
+        closed: True once `close` has been called.
+        is_elsewhere: True: the contents live in other processes, and a search for random streams skips them.
     """
 
     is_elsewhere = True
@@ -122,19 +124,19 @@ class Workers:
 
     @property
     def running(self) -> frozenset[int]:
-        """The workers from which neither `Finished` nor `Failure` has come yet."""
+        """Indices of the workers that have sent neither `Finished` nor `Failure`."""
         return frozenset(index for index, child in enumerate(self._children) if not child.ended)
 
     def send(self, index: int, message: Any, timeout: float | None = None) -> None:
-        """Send something to one worker.
+        """Send a message to one worker.
 
         Args:
-            index: Which.
-            message: What fits into the pipe goes at once, and the rest as the worker takes it.
-            timeout: Seconds that this may take, but on Windows; None is for ever.
+            index: Index of the worker.
+            message: The message. The part that fits into the pipe is sent at once, the rest as the worker reads it.
+            timeout: Seconds to wait at most, without effect on Windows; None for no limit.
 
         Raises:
-            WorkerError: If that worker has ended or lets the time pass, which ends it where it is.
+            WorkerError: If that worker has ended, or exceeds the time limit, which ends it.
         """
         if self.closed or self._children[index].ended:
             raise WorkerError(index, "had ended before")
@@ -148,11 +150,11 @@ class Workers:
         """Wait until some workers have sent something or ended.
 
         Args:
-            timeout: Seconds to wait at most; None is for ever.
+            timeout: Seconds to wait at most; None for no limit.
 
         Returns:
             Pairs of a worker's index and its next message; an ended worker's last one is `Finished` or `Failure`.
-            Empty after the time-out, when all workers have ended, and if only a part of a message has come.
+            Empty after the time-out, when all workers have ended, and if only a part of a message has arrived.
         """
         kept = [(index, child.inbox.popleft()) for index, child in enumerate(self._children) if child.inbox]
         if kept or not self.running:
@@ -164,15 +166,15 @@ class Workers:
         """Wait for one message from each of some workers.
 
         Args:
-            indices: The workers, each of which owes a message; None is all.
-            timeout: Seconds to wait at most; None is for ever.
+            indices: Indices of the workers, each of which has to send a message; None for all.
+            timeout: Seconds to wait at most; None for no limit.
 
         Returns:
             The messages in the order of `indices`.
 
         Raises:
-            WorkerError: If any worker raises or dies, or one of these ends or lets the time pass, which ends it where
-                it is. What others have sent is kept.
+            WorkerError: If any worker raises or dies, or if one of these ends, or exceeds the time limit, which ends
+                it. Messages from other workers are kept.
         """
         order = range(len(self)) if indices is None else list(indices)
         countdown = Countdown(timeout)
@@ -182,16 +184,16 @@ class Workers:
                 messages[index] = self._receive_from(index, countdown)
         except WorkerError:
             for index, message in messages.items():
-                self._children[index].inbox.appendleft(message)  # for who goes on without the one that failed
+                self._children[index].inbox.appendleft(message)  # for callers that continue without the failed one
             raise
         return list(messages.values())
 
     def interrupt(self, index: int) -> None:
-        """Have a worker raise where it is, which ends it; one that does not let itself be interrupted goes on."""
+        """Interrupt a worker by an exception, which ends it; a worker that cannot be interrupted continues."""
         _send_signal(self._children[index].process)
 
     def last_words(self, index: int) -> str:
-        """Have a worker that hangs say where, which ends it, by force if it must be; empty if it cannot."""
+        """End a hanging worker, if necessary by force; returns its traceback or stack, empty if there is none."""
         self.interrupt(index)
         countdown = Countdown(_WORDS)
         while not self._children[index].ended and (left := countdown.left()) > 0:
@@ -203,7 +205,7 @@ class Workers:
         return self.stack(index)
 
     def stack(self, index: int) -> str:
-        """Where a worker was when it was interrupted, as far as it has said so and nobody has asked yet."""
+        """Stack that an interrupted worker has reported and that is not yet read; empty if there is none."""
         words = self._children[index].words
         return os.read(words.fileno(), _MAX_WORDS).decode(errors="replace") if words.poll() else ""
 
@@ -222,11 +224,11 @@ class Workers:
     def close(self, *, hurry: bool = False) -> None:
         """End every worker and wait for its end; a second call does nothing.
 
-        The pipes are closed, which ends a worker that listens to its own; after 2 s it is interrupted, after another
-        second killed.
+        Closes the pipes, which ends workers that read from them. Interrupts the remaining workers after 2 s, and kills
+        them after another second.
 
         Args:
-            hurry: Whether that is done within a second.
+            hurry: Do this within a second.
         """
         self.closed = True
         _open.discard(self)
@@ -272,7 +274,7 @@ class Workers:
                 raise self._ended(index)
 
     def _ended(self, index: int) -> WorkerError:
-        """The last news of a worker that has ended; what it said before is passed over."""
+        """Error that says how a worker has ended; skips its earlier messages."""
         while True:
             for _, speaks in self._children[index].doorbell.wait(None).items():
                 news = self._read(index, speaks)
@@ -283,11 +285,11 @@ class Workers:
         return WorkerError(index, f"has not answered in time{self.limit()}", self.last_words(index))
 
     def limit(self) -> str:
-        """What is to be added of the time that a worker lets pass."""
+        """Text that errors add about an exceeded time limit; subclasses override it."""
         return ""
 
     def _receive_from(self, index: int, countdown: Countdown) -> Any:
-        """The next message of one worker; the others may wait, but now and then it is seen whether one has died."""
+        """Next message of one worker; checks now and then whether another worker has died."""
         child = self._children[index]
         while not child.inbox:
             if self.closed or child.ended:
@@ -308,9 +310,10 @@ class Workers:
         return child.inbox.popleft()
 
     def _read(self, index: int, speaks: bool = True) -> Any:
-        """The next message of a worker that has rung; one that died in silence may have left its pipe to a child.
+        """Next message of a worker, or `UNFINISHED` if a part of it has not arrived.
 
-        `UNFINISHED` if the rest of it has yet to come.
+        If the worker has died and its pipe is silent (`speaks` is False), the message is a `Failure`: a child of the
+        worker may hold the pipe open.
         """
         child = self._children[index]
         try:
@@ -328,7 +331,7 @@ class Workers:
 
     def _death(self, index: int) -> Failure:
         process = self._children[index].process
-        if process.exitcode is None:  # the end of its pipe may come a moment before its own
+        if process.exitcode is None:  # its pipe may end a moment before the process
             process.join(timeout=1.0)
         code = process.exitcode
         if code is None:
@@ -346,7 +349,7 @@ _open: "weakref.WeakSet[Workers]" = weakref.WeakSet()
 
 
 def _close_inherited() -> None:
-    """In a forked worker: close the parent's ends of all pipes, else a worker hears no end of file when it dies."""
+    """Close the parent's ends of all pipes in a forked worker, so that workers see the end of file when it dies."""
     for workers in list(_open):
         for child in workers._children:
             for end in (child.channel, child.words, child.lifeline):
@@ -355,7 +358,7 @@ def _close_inherited() -> None:
 
 @contextlib.contextmanager
 def _interrupt_blocked() -> Iterator[None]:
-    """Hold back Ctrl-C, so that a starting child inherits the block and does not die of it with a long traceback."""
+    """Block Ctrl-C, so that a starting child inherits the block and does not end with a long traceback."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -367,7 +370,7 @@ def _interrupt_blocked() -> Iterator[None]:
 
 
 def _death_descriptor(process: BaseProcess) -> int:
-    """The process itself as a file where the system has that, else the sentinel, which its children may hold open."""
+    """The process as a file descriptor where available, else the sentinel, which its children may hold open."""
     if hasattr(os, "pidfd_open") and process.pid is not None:
         with contextlib.suppress(OSError):  # an old kernel, or it has ended already
             return os.pidfd_open(process.pid)

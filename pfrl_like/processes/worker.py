@@ -1,4 +1,4 @@
-"""How a worker process starts, and when; what runs inside it, and how it ends with its parent."""
+"""Body of worker processes: start methods, functions to send, messages at their end, and the end with the parent."""
 
 import contextlib
 import faulthandler
@@ -24,42 +24,42 @@ from pfrl_like.utils.stoppable_thread import start_time
 
 
 def lead_group(lifeline: Connection) -> None:
-    """In a worker: begin a session, which Linux ends when the parent has gone.
+    """Make a worker the leader of a session, which Linux ends when the parent has ended.
 
     Args:
-        lifeline: A pipe that the parent holds the other end of, and nothing is ever sent through.
+        lifeline: Reading end of a pipe whose other end the parent holds; nothing is ever sent through it.
     """
     if hasattr(os, "setsid"):
         with contextlib.suppress(OSError):  # it leads one already
             os.setsid()
-    if sys.platform == "linux":  # where the kernel kills the session, though C code lets no thread run
+    if sys.platform == "linux":  # the kernel kills the session even if C code lets no thread run
         import fcntl
 
         descriptor = lifeline.fileno()
         fcntl.fcntl(descriptor, fcntl.F_SETOWN, -os.getpid())
         fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(descriptor, fcntl.F_SETFL, fcntl.fcntl(descriptor, fcntl.F_GETFL) | os.O_ASYNC)
-    if wait([lifeline], 0):  # the parent has gone before
+    if wait([lifeline], 0):  # the parent has already ended
         end_own_group()
 
 
 def end_own_group() -> None:
-    """In a worker whose parent has gone: end, with the programs that it has started."""
+    """End a worker whose parent has ended, with the programs that the worker has started."""
     if hasattr(os, "killpg") and os.getpgrp() == os.getpid():
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)
 
 
 def end_groups(workers: Sequence[tuple[int, int]], seconds: float) -> None:
-    """End what programs workers that have ended have left: they are told to, and killed after some time.
+    """End the programs that ended workers have left: sends SIGTERM, and SIGKILL after some time.
 
     Args:
-        workers: Number and start time of the process of each.
-        seconds: That time.
+        workers: Process number and start time of each worker.
+        seconds: Time between the two signals.
     """
     if not hasattr(os, "killpg"):
         return
-    # A number that another process has by now is that of another group; 0 would be our own.
+    # If another process has the number by now, the group is not ours; 0 would be our own group.
     ours = [pid for pid, started in workers if pid > 0 and start_time(pid) in (-1, started)]
     left = [pid for pid in ours if _tell(pid, signal.SIGTERM)]
     deadline = time.monotonic() + seconds
@@ -79,13 +79,13 @@ def _tell(group: int, signum: int) -> bool:
     return True
 
 
-#: Asks a worker that hangs where it is, and ends it.
+#: Signal that makes a hanging worker report its stack, and ends it.
 LAST_WORDS = getattr(signal, "SIGUSR1", signal.SIGTERM)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """The last news of a worker that raised or died.
+    """Last message of a worker that raised or died.
 
     Attributes:
         reason: What happened, for instance "was killed by signal 9 (SIGKILL)".
@@ -98,9 +98,9 @@ class Failure:
 
 @dataclass(frozen=True)
 class Finished:
-    """The last news of a worker whose target returned; `result` is what it returned.
+    """Last message of a worker whose target returned; `result` is the returned value.
 
-    To who waits for something else it is a failure, whose reason and traceback it has.
+    A caller that waits for another message treats it as a failure, with this `reason` and `traceback_text`.
     """
 
     result: Any = None
@@ -109,9 +109,9 @@ class Finished:
 
 
 class Portable:
-    """A callable that travels by cloudpickle, so that lambdas and local functions reach spawned processes, too.
+    """A callable that is sent by cloudpickle, so that lambdas and local functions reach spawned processes, too.
 
-    It is unpacked at its first call and not while the process starts, so that an error in doing so can be reported.
+    It is unpickled at its first call and not while the process starts, so that an error in unpickling can be reported.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -125,7 +125,7 @@ class Portable:
         return self._function(*args, **kwargs)
 
     def pack(self) -> bytes:
-        """Pickle the function now, if that has not been done.
+        """Pickle the function, unless this has been done, and return the bytes.
 
         Raises:
             TypeError: If it cannot be pickled.
@@ -144,15 +144,15 @@ class Portable:
 
 
 def sendable(function: Callable[..., Any], name: str, start_method: str | None) -> Portable:
-    """A function for workers, packed now where their processes do not start by fork.
+    """Wrap a function for workers; pickles it now unless they start by fork.
 
     Args:
         function: The function.
-        name: What the error calls it.
-        start_method: How they start.
+        name: Name of the function in the error.
+        start_method: Start method of the workers.
 
     Raises:
-        TypeError: If it cannot be packed.
+        TypeError: If the function cannot be pickled.
     """
     portable = Portable(function)
     if start_method != "fork":
@@ -175,16 +175,16 @@ def run_worker(
     """Run `target(channel, index, *arguments)` as the body of a process and report its end through the channel.
 
     Args:
-        target: What to run.
+        target: Function to run.
         connection: The worker's end of a pipe to its parent; the channel is a `WaitingEnd` of it.
-        index: Which worker this is.
+        index: Index of this worker.
         arguments: Further arguments.
-        close_inherited: Closes what a fork has copied and this worker must not keep open.
-        words: Where the stack goes when it is asked for, by a handler that needs no interpreter.
-        lifeline: See `lead_group`.
+        close_inherited: Closes the pipes that a fork has copied and that this worker must not keep open.
+        words: Pipe for the stack, which a handler that needs no interpreter writes on `LAST_WORDS`.
+        lifeline: Reading end of a pipe whose other end the parent holds; nothing is ever sent through it.
     """
     lead_group(lifeline)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM, which come to whole groups, are the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C and SIGTERM reach whole groups: the parent reacts
     signal.signal(signal.SIGTERM, partial(_leave_to_parent, os.getpid()))
     signal.signal(LAST_WORDS, _give_up)
     if hasattr(faulthandler, "register"):
@@ -199,11 +199,11 @@ def run_worker(
     news: Failure | Finished
     try:
         news = Finished(target(channel, index, *arguments))
-    except BaseException as error:  # SystemExit and KeyboardInterrupt, too: the parent must hear of every end
+    except BaseException as error:  # SystemExit and KeyboardInterrupt, too: every end is reported to the parent
         news = Failure(_describe(error), traceback.format_exc())
     try:
         channel.send(news)
-    except OSError:  # the parent has gone or no longer listens
+    except OSError:  # the parent has ended or no longer listens
         pass
     except Exception as error:  # the result cannot be pickled
         channel.send(Failure(_describe(error), traceback.format_exc()))
@@ -212,16 +212,19 @@ def run_worker(
 
 
 def _leave_to_parent(worker: int, signum: int, _: object) -> None:
-    """Go on; not with SIG_IGN, which programs that an environment starts would inherit. Forked copies end."""
+    """Ignore a signal in the worker; forked copies of the worker end.
+
+    SIG_IGN would also be inherited by programs that an environment starts.
+    """
     if os.getpid() != worker:
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
 
 
 def _give_up(signum: int, _: object) -> None:
-    """End, so that what is open is closed and it is told where the worker was.
+    """End the worker by SystemExit, so that open resources are closed and the traceback is reported.
 
-    Asked once more, it goes on with what it is closing or saving.
+    A second signal has no effect, so that closing and saving can finish.
     """
     signal.signal(signum, lambda *_: None)
     raise SystemExit("ended from outside")
@@ -236,7 +239,10 @@ def _describe(error: BaseException) -> str:
 
 
 def _end_when_alone(lifeline: Connection, parent_pid: int) -> None:
-    """Wait for the parent's end: its pipes close, or, where other forks of it hold them open, the system adopts us."""
+    """Wait for the parent's end, then end the worker.
+
+    At the parent's end its pipes close; if other forks of it hold them open, the worker gets another parent process.
+    """
     parent = multiprocessing.parent_process()
     ends: list[Any] = [lifeline] if parent is None else [lifeline, parent.sentinel]
     while not wait(ends, 1.0) and os.getppid() == parent_pid:
@@ -250,11 +256,11 @@ GUARD_HINT = (
 
 
 def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
-    """The context of a start method that can start workers from here; None is the best one.
+    """Context of a start method; None selects forkserver where available, else spawn.
 
     Raises:
-        ValueError: If there is none of this name.
-        RuntimeError: If this process can start none.
+        ValueError: If there is no start method of this name.
+        RuntimeError: If this process cannot start workers.
     """
     start_method = chosen_method(start_method)
     if multiprocessing.current_process().daemon:
@@ -265,7 +271,7 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
     if getattr(multiprocessing.current_process(), "_inheriting", False):
         raise RuntimeError(f"this script starts worker processes while a worker is importing it; {GUARD_HINT}")
     context = multiprocessing.get_context(start_method)
-    if start_method == "fork":  # else a worker starts one of its own, which removes the parent's memory at its end
+    if start_method == "fork":  # else each worker starts its own, which removes the parent's memory at its end
         resource_tracker.ensure_running()
     elif start_method == "forkserver":
         from multiprocessing import forkserver
@@ -274,15 +280,15 @@ def context_of(start_method: str | None, target: Callable[..., Any]) -> Any:
         if getattr(server, "_preload_modules", None) == ["__main__"]:  # unless the user has chosen what it imports
             modules = {run_worker.__module__, getattr(target, "__module__", run_worker.__module__)}
             forkserver.set_forkserver_preload(["__main__", *sorted(modules)])  # once for all workers
-        forkserver.ensure_running()  # now and not while Ctrl-C is held back, which all its children would inherit
+        forkserver.ensure_running()  # now and not while Ctrl-C is blocked, which all its children would inherit
     return context
 
 
 def chosen_method(start_method: str | None) -> str:
-    """The name of a start method; None is the best one.
+    """Name of a start method; None selects forkserver where available, else spawn.
 
     Raises:
-        ValueError: If there is none of this name.
+        ValueError: If there is no start method of this name.
     """
     available = multiprocessing.get_all_start_methods()
     if start_method is None:

@@ -1,1 +1,1 @@
-"""Agents of offline algorithms, one file a family; `pfrl_like.agents` offers them all."""
+"""Offline agents, one file per family; `pfrl_like.agents` exports all of them."""

@@ -1,4 +1,4 @@
-"""Actor-critics of recorded data whose policies imitate the better actions."""
+"""Base class of offline actor-critics whose policy imitates the recorded actions, each with a weight."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -51,14 +51,14 @@ def sampled_advantage(
     n_samples: int,
     pool: Callable[[Tensor, int], Tensor] = torch.mean,
 ) -> Tensor:
-    """Min Q(s, a) of the recorded actions less what is expected of the policy's, [N].
+    """Advantage of the recorded actions: min Q(s, a) less the pooled min Q of actions of the policy, [N].
 
     Args:
-        policy: The policy, from which actions are drawn.
+        policy: The policy, which draws the actions.
         critics: The critics.
         batch: Transitions or sequences.
-        n_samples: How many actions are drawn in each state.
-        pool: Makes one number of their values, [n_samples, N], along the axis that it is called with.
+        n_samples: Actions drawn in each state.
+        pool: Reduces the values of the drawn actions, [n_samples, N], to [N]; called with the values and the axis.
     """
     drawn = distribution_of(policy, batch).sample((n_samples,))
     values = least([values_of_actions(critic, batch, drawn) for critic in critics])
@@ -67,41 +67,49 @@ def sampled_advantage(
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
-    """Base of agents whose policy learns by the likelihood of recorded actions times a weight.
+    """Base of agents whose policy maximises the weighted log-likelihood of the recorded actions.
 
-    An algorithm says what the weight is (`weight`). There are two critics or more, and targets that move softly.
+    An algorithm defines the weight (`weight`). There are two critics or more, or a `QFunctionEnsemble`. The target
+    networks move by soft updates.
 
     Args:
         policy: Module from observations to distributions of actions with densities, such as one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
-        q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
         q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic, None likewise.
-        replay_buffer: As in `SoftActorCritic`.
-        gamma: As in `SoftActorCritic`.
-        gpu: As in `SoftActorCritic`.
-        replay_start_size: As in `SoftActorCritic`.
-        minibatch_size: As in `SoftActorCritic`.
-        update_interval: As in `SoftActorCritic`.
-        phi: As in `SoftActorCritic`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
         soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: As in `SoftActorCritic`.
-        logger: As in `SoftActorCritic`.
-        batch_states: As in `SoftActorCritic`.
-        burnin_action_func: As in `SoftActorCritic`.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: As in `SoftActorCritic`.
-        further_q_func_optimizers: As in `SoftActorCritic`.
-        n_times_update: As in `SoftActorCritic`.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
         policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: As in `SoftActorCritic`.
-        recurrent: As in `SoftActorCritic`, for algorithms that have a recurrent form.
-        episodic_update_len: As in `SoftActorCritic`, likewise.
-        device: As in `SoftActorCritic`.
-        num_steps: As in `SoftActorCritic`, likewise.
-        compile: As in `SoftActorCritic`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins. Only for algorithms that have a recurrent
+            form.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -155,14 +163,14 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
-    # How an algorithm differs
+    # Methods that an algorithm defines or overrides
 
     def weight(self, batch: Batch) -> Tensor:
-        """How much each recorded action counts, [N]; asked for with the networks in evaluation mode."""
+        """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Least value of an action of the policy, or of its target if there is one."""
+        """Least next value of an action of the policy, or of its target if there is one, and the rewards."""
         policy = self.target_policy if self.targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
@@ -171,7 +179,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     # Learning
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `advantage_weighted_loss`."""
+        """Minimise `advantage_weighted_loss`; returns statistics."""
         with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
             weight = self.weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)

@@ -15,20 +15,20 @@ from pfrl_like.utils.checks import check_choice, check_counts
 
 
 class AWAC(AdvantageWeightedActorCritic):
-    """Advantage-Weighted Actor-Critic: a recorded action counts min(exp(A(s, a) / lam), max_weight) times.
+    """Advantage-Weighted Actor-Critic: recorded actions have the weights min(exp(A(s, a) / lam), max_weight).
 
-    The advantage is that over the mean value of actions drawn from the policy.
+    The advantage A is Q(s, a) less the mean value of actions drawn from the policy.
 
     Args:
         args: As `AdvantageWeightedActorCritic`.
         lam: Temperature of the weights, positive; the smaller, the more the advantage counts.
-        n_action_samples: Actions that are drawn.
+        n_action_samples: Actions of the policy drawn in each state.
         max_weight: Largest weight, positive.
         kwargs: As `AdvantageWeightedActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `AdvantageWeightedActorCritic`.
-        TypeError: As `AdvantageWeightedActorCritic`.
+        ValueError: On values outside those named here or in `AdvantageWeightedActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     def __init__(
@@ -40,12 +40,12 @@ class AWAC(AdvantageWeightedActorCritic):
         super().__init__(*args, **kwargs)
 
     def weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage."""
+        """`exponential_weight` of the advantage, [N]."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
         return exponential_weight(advantage, self.lam, self.max_weight)
 
 
-#: What is expected of the policy, of the values of some of its actions.
+#: Reductions of the values of the policy's actions, by `advantage_type`.
 EXPECTED: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 
 
@@ -55,23 +55,24 @@ def binary_weight(advantage: Tensor) -> Tensor:
 
 
 class CRR(AdvantageWeightedActorCritic):
-    """Critic Regularized Regression: recorded actions count by their advantage over actions of the policy.
+    """Critic Regularized Regression: weights recorded actions by their advantage over actions of the policy.
 
-    Critics bootstrap from an action of the policy's target. With one critic an update is that of d3rlpy 2.8; of several
-    it takes the mean value for the advantage, this agent the least. It copies the targets every 100 updates by default.
+    Critics bootstrap from an action of the policy's target network. With one critic an update equals that of d3rlpy
+    2.8. With several critics d3rlpy computes the advantage from their mean value, this agent from the least. d3rlpy
+    copies the targets every 100 updates by default.
 
     Args:
         args: As `AdvantageWeightedActorCritic`.
-        advantage_type: "mean" or "max": over what of the values of the drawn actions the advantage is.
+        advantage_type: "mean" or "max": the reduction of the drawn actions' values that is subtracted from Q(s, a).
         weight_type: "exp" for min(exp(A / beta), max_weight), "binary" for 1 where A is positive and 0 elsewhere.
         beta: Temperature of the exponential weights, positive; the smaller, the more the advantage counts.
-        n_action_samples: Actions that are drawn.
+        n_action_samples: Actions of the policy drawn in each state.
         max_weight: Largest exponential weight, positive.
         kwargs: As `AdvantageWeightedActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `AdvantageWeightedActorCritic`.
-        TypeError: As `AdvantageWeightedActorCritic`.
+        ValueError: On values outside those named here or in `AdvantageWeightedActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     targets = Targets(moved="every update")
@@ -95,7 +96,7 @@ class CRR(AdvantageWeightedActorCritic):
         super().__init__(*args, **kwargs)
 
     def weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` or `binary_weight` of the advantage."""
+        """`exponential_weight` or `binary_weight` of the advantage, [N]."""
         pool = EXPECTED[self.advantage_type]
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)
         if self.weight_type == "binary":

@@ -35,7 +35,8 @@ from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     """TD(lambda) returns R of every row, [N] (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18).
 
-    Those of transitions reach to the end of the batch's `continuation`, those of sequences to the end of the sequence.
+    Returns of transitions reach to the end of the batch's `continuation`, returns of sequences to the end of the
+    sequence.
 
     Args:
         v_func: The value function.
@@ -43,7 +44,7 @@ def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
         lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only at the end.
 
     Raises:
-        ValueError: If transitions come without their `continuation`, or values are not one number for each state.
+        ValueError: If transitions lack their `continuation`, or values are not one number for each state.
     """
     if batch.lengths is None:
         return future_returns(batch, lambda obs: state_value_of(v_func, batch_of_states(obs)), lambd)
@@ -71,49 +72,53 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
 
 @constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
-    """Advantage-Weighted Regression: the value function learns returns, the policy actions that led to more than that.
+    """Advantage-Weighted Regression: a value function learns returns; the policy imitates actions by their advantage.
 
-    An update is an iteration of the algorithm. Of its minibatch it makes TD(lambda) returns R, then takes
-    `n_critic_updates` steps of the value function and `n_actor_updates` steps of the policy on parts of it. An action
-    counts min(exp(A / beta), max_weight) times, with A = R - V(s).
+    An update is one iteration of the algorithm. It computes the TD(lambda) returns R of its minibatch, then takes
+    `n_critic_updates` steps of the value function and `n_actor_updates` steps of the policy, each on a random part of
+    the minibatch. An action has the weight min(exp(A / beta), max_weight), with A = R - V(s).
 
-    Batches of transitions for `update` need the steps after their own, `sample_batch(..., continuation=math.inf)`;
-    runners and the replay buffer are asked for them.
+    Batches of transitions for `update` need the steps after their own: `sample_batch(..., continuation=math.inf)`. The
+    agent requests them from runners and from the replay buffer.
 
     Args:
         policy: Module from observations to distributions of actions with densities, such as one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
         v_func: Value function: module from observations to numbers [N, 1].
-        policy_optimizer: Optimiser of the policy; the paper has SGD with a momentum of 0.9.
-        v_func_optimizer: Optimiser of the value function, likewise.
-        replay_buffer: As in `SoftActorCritic`, like all arguments that are not named here.
-        gamma: As in `SoftActorCritic`.
+        policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
+        v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
         lam: lambda of the returns, in [0, 1].
         beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
         max_weight: Largest weight, positive.
-        standardize_advantages: Whether the advantages of a minibatch get mean 0 and standard deviation 1, as in the
+        standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
             authors' code, so that `beta` does not depend on the scale of rewards.
         n_critic_updates: Steps of the value function for each update.
         n_actor_updates: Steps of the policy for each update.
-        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that such a step learns from.
-        horizon: Steps after which a return is bootstrapped from, at least; None for the end of the episode. Not for
-            `recurrent`, where `episodic_update_len` says it.
-        gpu: As in `SoftActorCritic`.
-        replay_start_size: As in `SoftActorCritic`.
-        minibatch_size: Transitions (recurrent: sequences) of an update.
+        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
+        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be
+            None if `recurrent`: `episodic_update_len` limits the returns then.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
         update_interval: Steps between updates.
-        phi: As in `SoftActorCritic`.
-        max_grad_norm: As in `SoftActorCritic`.
-        logger: As in `SoftActorCritic`.
-        batch_states: As in `SoftActorCritic`.
-        burnin_action_func: As in `SoftActorCritic`.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        n_times_update: As in `SoftActorCritic`.
-        batch_accumulator: As in `SoftActorCritic`.
-        recurrent: As in `SoftActorCritic`.
-        episodic_update_len: As in `SoftActorCritic`.
-        device: As in `SoftActorCritic`.
-        compile: As in `SoftActorCritic`.
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
+            state is stored; the value function's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -187,28 +192,28 @@ class AWR(OffPolicyActorCritic):
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Refuse a policy without densities, and a value function that gives something else than numbers."""
+        """Reject a policy without densities, and a value function whose output is not a tensor of numbers."""
         if self.action_kind[0] != "discrete":
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse a replay buffer that cannot tell what came after a step."""
+        """Reject a replay buffer that cannot give the steps after a transition."""
         if self.sampling:
             check_tells_future(self.replay_buffer)
 
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make returns, then take the steps of the value function, then those of the policy.
+        """Compute the returns, then take the steps of the value function, then those of the policy.
 
         Raises:
-            NonFiniteError: If returns or values are not finite, or as `update` says.
+            NonFiniteError: If returns or values are not finite, or for the reasons that `update` documents.
         """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self.advantage(batch, returns)
-        # A GPU is waited for, once in an iteration: parts without the bad rows would be learnt from before it told.
+        # Waits for the GPU once per iteration; else parts without the bad rows would be learnt from before the check.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
         steps = batch.replace(
@@ -236,27 +241,27 @@ class AWR(OffPolicyActorCritic):
         return returns - state_value_of(self.v_func, batch)
 
     def part(self, batch: Batch) -> Batch:
-        """Some transitions, or sequences, of a minibatch, drawn from PyTorch's global stream."""
+        """Random transitions, or sequences, of a minibatch, drawn with PyTorch's global generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
             return batch
-        on = self.device if batch.lengths is None else None  # which sequences has to be known on the host
+        on = self.device if batch.lengths is None else None  # the host selects the sequences
         drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
         return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on the policy's loss, or on the value function's."""
+        """Minimise the policy's loss if `with_policy`, else the value function's."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)
         ((loss, error, _),) = self.step_critics(self.critic_losses(batch), step)
         return error, {"v_func_loss": loss.detach()}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`awr_value_loss`."""
+        """`awr_value_loss` of the value function."""
         return [awr_value_loss(self.v_func, batch, self.batch_accumulator)]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `advantage_weighted_loss`."""
+        """Minimise `advantage_weighted_loss`; returns statistics."""
         loss = advantage_weighted_loss(self.policy, batch, self.weight(batch), self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
@@ -275,8 +280,8 @@ class DiscreteAWR(AWR):
         kwargs: As `AWR`.
 
     Raises:
-        ValueError: As `AWR`.
-        TypeError: As `AWR`.
+        ValueError: On values outside those named in `AWR`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type: type[Any] = Categorical
@@ -285,11 +290,11 @@ class DiscreteAWR(AWR):
 
 
 def some_sequences(batch: Batch, which: Tensor) -> Batch:
-    """Some sequences of a batch of sequences, in the batch's order.
+    """Selected sequences of a batch of sequences, in the batch's order.
 
     Args:
         batch: The sequences.
-        which: Their numbers, on the host.
+        which: Indices of the selected sequences, on the CPU.
     """
     assert batch.lengths is not None
     kept = torch.zeros(len(batch.lengths), dtype=torch.bool)

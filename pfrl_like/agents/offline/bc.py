@@ -23,9 +23,9 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-log pi(a|s) of the recorded actions, or (pi(s) - a)**2, averaged over the numbers of an action.
+    """-log pi(a|s) of the recorded actions, or the mean of (pi(s) - a)**2 over the components of an action.
 
-    The latter is for policies whose distributions have no density.
+    The squared error is for policies whose distributions have no density.
 
     Args:
         policy: The policy, which takes the gradient.
@@ -33,14 +33,14 @@ def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tenso
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: how wrong each row is, [N], positive and
-        rising with its loss.
+        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]: positive, and the
+        larger, the larger the row's loss is.
     """
     return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
 
 
 def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """`bc_loss` of the distributions of all rows."""
+    """`bc_loss`, computed from the policy's distributions for all rows."""
     if getattr(distribution, "has_density", True):
         loss = -log_prob_of(distribution, batch.action)
         return weighted_mean(loss, batch.weight, accumulator), softplus(loss.detach())
@@ -52,14 +52,14 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     """-log pi(a|s) of the recorded actions + beta * the mean of the squared logits.
 
     Args:
-        policy: The policy, which takes the gradient. Its logits are those that a categorical distribution of this
-            package was made of, or of another its log-probabilities.
-        batch: Transitions or sequences; forbidden actions are left out of the first term.
+        policy: The policy, which takes the gradient. The logits are those that a categorical distribution of this
+            package was constructed with; for other distributions they are the log-probabilities.
+        batch: Transitions or sequences; the first term leaves out forbidden actions.
         beta: Weight of the second term.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        As `bc_loss`.
+        The scalar loss (weighted if the batch has weights), and the detached -log pi(a|s) of each row, [N].
     """
     distribution = distribution_of(policy, batch.replace(action_mask=None))
     logits = distribution.scores if hasattr(distribution, "scores") else distribution.logits
@@ -70,35 +70,36 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
 
 
 def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """The `update_step` of agents that minimise an `imitation_loss`, and nothing else."""
+    """Minimise `imitation_loss`: the `update_step` of agents that have no other loss."""
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}
 
 
 class BC(OffPolicyActorCritic):
-    """Behavioural cloning: the policy imitates the actions that it learns from; rewards count for nothing.
+    """Behavioural cloning: the policy imitates the recorded actions; rewards have no effect.
 
     Args:
-        policy: Module from observations to distributions of actions. One that ends in a `DeterministicHead` learns by
-            the squared error, others by the likelihood.
-        optimizer: Its optimiser.
-        replay_buffer: As in `DQN`, like all arguments that are not named here.
-        gpu: As in `DQN`.
-        replay_start_size: As in `DQN`.
-        minibatch_size: As in `DQN`.
-        update_interval: As in `DQN`.
-        phi: As in `DQN`.
-        n_times_update: As in `DQN`.
-        max_grad_norm: As in `DQN`.
-        logger: As in `DQN`.
-        batch_states: As in `DQN`.
+        policy: Module from observations to distributions of actions. A policy that ends in a `DeterministicHead`
+            minimises the squared error; others maximise the likelihood.
+        optimizer: Optimiser of the policy.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: As in `DQN`.
-        recurrent: As in `DQN`.
-        episodic_update_len: As in `DQN`.
-        device: As in `DQN`.
-        compile: As in `DQN`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -142,7 +143,7 @@ class BC(OffPolicyActorCritic):
         )  # fmt: skip
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`bc_loss`."""
+        """`bc_loss` of the policy."""
         return bc_loss(self.policy, batch, self.batch_accumulator)
 
     update_step = imitation_step
@@ -157,8 +158,8 @@ class DiscreteBC(BC):
         kwargs: As `BC`.
 
     Raises:
-        ValueError: If `beta` is negative, and as `BC`.
-        TypeError: As `BC`.
+        ValueError: On values outside those named here or in `BC`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type: type[Any] = Categorical
@@ -171,5 +172,5 @@ class DiscreteBC(BC):
         super().__init__(*args, **kwargs)
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`discrete_bc_loss`."""
+        """`discrete_bc_loss` of the policy."""
         return discrete_bc_loss(self.policy, batch, self.beta, self.batch_accumulator)

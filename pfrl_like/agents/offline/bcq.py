@@ -36,7 +36,7 @@ from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_amon
 
 
 def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
-    """pi(s, a) = a + scale * xi(s, a), cut off at +-1, [N, A] (arXiv:1812.02900, section 4.2).
+    """pi(s, a) = a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
 
     Raises:
         ValueError: If the perturbation has another size than the action.
@@ -44,7 +44,7 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
     perturbation: Any = fast_forward(policy, (obs, action))
     if not isinstance(perturbation, Tensor):
         raise wrong_value(perturbation, Tensor, "policy", "one that ends in Tanh")
-    if perturbation.shape[1:] != action.shape[1:]:  # of one number, all would be moved by it without a word
+    if perturbation.shape[1:] != action.shape[1:]:  # a single number would be broadcast
         raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
     moved: Tensor = torch.add(action, perturbation, alpha=scale)
     return moved.clamp(-1.0, 1.0)
@@ -52,7 +52,7 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
 
 @torch.no_grad()
 def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
-    """N perturbed actions of the imitator in each state, [n, N, A]."""
+    """Draw n actions of the imitator in each state, and perturb them, [n, N, A]."""
     drawn = imitation.imitated_actions(imitator, obs, n)
     return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
 
@@ -60,16 +60,16 @@ def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float
 def bcq_next_value(
     imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
 ) -> Any:
-    """Of n candidates in the next state the largest lam * min Q' + (1 - lam) * max Q' (arXiv:1812.02900, eq. 13).
+    """Largest lam * min Q' + (1 - lam) * max Q' among n candidates in the next state (arXiv:1812.02900, eq. 13).
 
     Args:
-        imitator: The imitator, from which candidates are drawn.
-        target_policy: The perturbation's target.
-        target_critics: The critics' targets.
+        imitator: The imitator, which draws the candidates.
+        target_policy: Target network of the perturbation.
+        target_critics: Target networks of the critics.
         batch: Transitions.
-        n: Candidates in each state.
-        scale: How far they may be perturbed.
-        lam: Weight of the least critic.
+        n: Candidates drawn in each state.
+        scale: Factor of the perturbation.
+        lam: Weight of the least value of the critics; the largest has the weight 1 - lam.
 
     Returns:
         An action value of one action.
@@ -81,14 +81,14 @@ def bcq_next_value(
 
 
 class CandidateChoice(nn.Module):
-    """Policy that draws some actions, perturbs them, and takes the one that a critic values most.
+    """Policy that draws actions of an imitator, perturbs them, and takes the one that a critic values most.
 
     Args:
-        imitator: What draws them.
-        policy: Perturbs them.
-        critic: Values them.
-        n: How many.
-        scale: How far they may be perturbed.
+        imitator: Draws the actions.
+        policy: Perturbs the actions.
+        critic: Values the actions.
+        n: Actions drawn in each state.
+        scale: Factor of the perturbation.
     """
 
     def __init__(self, imitator: nn.Module, policy: nn.Module, critic: nn.Module, n: int, scale: float) -> None:
@@ -97,7 +97,7 @@ class CandidateChoice(nn.Module):
         self.n, self.scale = n, scale
 
     def forward(self, obs: Any) -> imitation.ChosenAction:
-        """The action of each observation, drawn anew by every call."""
+        """Choose an action for each observation; every call draws new candidates."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
         return imitation.most_valued(self.critic, obs, actions)
 
@@ -105,54 +105,58 @@ class CandidateChoice(nn.Module):
 @constructor_only("imitator_optimizer", "n_action_samples", "action_flexibility")
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class BCQ(OffPolicyActorCritic):
-    """Batch-Constrained deep Q-learning: among actions like the recorded ones, slightly perturbed, that of most value.
+    """Batch-Constrained deep Q-learning: takes the most valued of several perturbed actions of an imitator.
 
-    Actions lie in [-1, 1]. In training and in evaluation some are drawn and the one that the first critic values most
-    is taken; so they differ from call to call, whatever `act_deterministically` says. An update is a step of the
-    imitator, of the critics, and of the perturbation. There is no recurrent form.
+    Actions lie in [-1, 1]. In training and in evaluation the agent draws candidates and takes the one that the first
+    critic values most. Actions therefore differ from call to call, whatever `act_deterministically` is. An update is a
+    step of the imitator, of the critics, and of the perturbation. There is no recurrent form.
 
     Args:
-        policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1] like an action's,
-            such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
-        q_func1: First critic, as in `SoftActorCritic`, like all arguments that are not named here.
+        policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1], of the action's
+            shape, such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
         q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic, None likewise.
-        replay_buffer: As in `SoftActorCritic`.
-        gamma: As in `SoftActorCritic`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
         imitator: A `ConditionalVAE` of actions in [-1, 1].
-        imitator_optimizer: Its optimiser.
-        lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions that are drawn, in the targets and to act.
-        action_flexibility: How far actions may be perturbed, at least 0.
-        beta: Weight of the divergence in the imitator's loss, at least 0.
-        rl_start_step: Updates in which only the imitator learns; it may be changed at any time.
-        gpu: As in `SoftActorCritic`.
-        replay_start_size: As in `SoftActorCritic`.
-        minibatch_size: As in `SoftActorCritic`.
-        update_interval: As in `SoftActorCritic`.
-        phi: As in `SoftActorCritic`.
+        imitator_optimizer: Optimiser of the imitator.
+        lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
+        n_action_samples: Candidates drawn in each state, for the targets and to act.
+        action_flexibility: Factor of the perturbation, at least 0: how far actions may be perturbed.
+        beta: Weight of the KL divergence in the imitator's loss, at least 0.
+        rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
         soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: As in `SoftActorCritic`.
-        logger: As in `SoftActorCritic`.
-        batch_states: As in `SoftActorCritic`.
-        burnin_action_func: As in `SoftActorCritic`.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: As in `SoftActorCritic`.
-        further_q_func_optimizers: As in `SoftActorCritic`.
-        n_times_update: As in `SoftActorCritic`.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        act_deterministically: Without effect: every call draws new candidates.
+        further_q_funcs: More critics; targets mix the least and the largest value of all, see `lam`.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
         policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: As in `SoftActorCritic`.
-        recurrent: As in `SoftActorCritic`, for algorithms that have a recurrent form.
-        episodic_update_len: As in `SoftActorCritic`, likewise.
-        device: As in `SoftActorCritic`.
-        num_steps: As in `SoftActorCritic`, likewise.
-        compile: As in `SoftActorCritic`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: There is no recurrent form: False.
+        episodic_update_len: There is no recurrent form: None.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: There is no recurrent form: 1.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, and as `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`.
+        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     acting_attributes = ("choice", "policy_updates")
@@ -222,11 +226,11 @@ class BCQ(OffPolicyActorCritic):
         self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator."""
+        """The imitator and its optimiser, by attribute."""
         return self.its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """A step of all, or of the imitator alone before `rl_start_step`."""
+        """Update all parts, or only the imitator before `rl_start_step`."""
         return (
             super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
         )
@@ -234,29 +238,29 @@ class BCQ(OffPolicyActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the other losses, then the imitator's, or the latter alone."""
+        """Minimise the losses of critics and policy, then the imitator's; only the latter if `only_imitation`."""
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, found)
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse another imitator.
+        """Reject an imitator that is no `ConditionalVAE`.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If it is none; the message names the argument.
         """
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
             raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """As of the base, after the imitator."""
+        """Reject parts with which the losses cannot be computed: the imitator, then policy and critics."""
         imitation.try_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """As of the base; the imitator is called first, so that errors name it."""
+        """Output of the policy for features of one observation, [1, ...]; errors of the imitator name the imitator."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self.choice.imitator, obs, 1)
         return super().probe(obs)
@@ -267,13 +271,13 @@ class BCQ(OffPolicyActorCritic):
         )
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Those at which perturbed actions are cut off."""
+        """Bounds to which perturbed actions are clipped."""
         return {"policy": (-1.0, 1.0)}
 
     # Learning
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`bcq_next_value` of the targets."""
+        """`bcq_next_value` of the target networks, and the rewards."""
         with evaluating_readers(self.imitator):
             value = bcq_next_value(
                 self.imitator, self.target_policy, self.target_critics, batch, self.n_action_samples,
@@ -282,7 +286,7 @@ class BCQ(OffPolicyActorCritic):
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on -Q(s, pi(s, a)) of the first critic, with an action of the imitator (arXiv:1812.02900, eq. 14)."""
+        """Minimise -Q(s, pi(s, a)) of the first critic, with a drawn by the imitator (arXiv:1812.02900, eq. 14)."""
         with evaluating_readers(self.imitator):
             (drawn,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
         action = perturbed(self.policy, batch.obs, drawn, self.action_flexibility)
@@ -293,14 +297,14 @@ class BCQ(OffPolicyActorCritic):
 
 
 def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | None = None) -> Tensor:
-    """Which actions are at least `threshold` times as probable as the most probable one, [N, n_actions], bool.
+    """True for actions at least `threshold` times as probable as the most probable one, [N, n_actions], bool.
 
     (arXiv:1910.01708, eq. 17.)
 
     Args:
         distribution: Categorical distributions, without forbidden actions.
-        threshold: In [0, 1]; 0 leaves all, 1 the most probable one.
-        action_mask: True where an action is allowed, [N, n_actions]; None for everywhere.
+        threshold: In [0, 1]; 0 keeps all actions, 1 only the most probable one.
+        action_mask: True where an action is allowed, [N, n_actions]; None allows all actions.
     """
     logits: Tensor = distribution.logits
     likely = logits - logits.amax(-1, keepdim=True) >= (math.log(threshold) if threshold else -math.inf)
@@ -308,7 +312,7 @@ def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | No
 
 
 class DiscreteBCQ(DQN):
-    """Double DQN that chooses, in acting and in targets, among actions that the recorded ones make likely.
+    """Double DQN that acts and bootstraps only by actions that an imitator of the recorded actions finds likely.
 
     There is no recurrent form.
 
@@ -317,14 +321,14 @@ class DiscreteBCQ(DQN):
             Q-function and imitator, whose losses are added; they may share layers.
         imitator: Module from observations to categorical distributions, such as one that ends in a
             `SoftmaxCategoricalHead`.
-        action_flexibility: How probable an action must be, relative to the most probable one, in [0, 1]; 0 leaves all,
-            1 the most probable one.
+        action_flexibility: Least probability of an action relative to the most probable one, in [0, 1]; 0 keeps all
+            actions, 1 only the most probable one.
         beta: Weight of the imitator's mean squared logits, at least 0.
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: On values outside those named here, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: On values outside those named here or in `DQN`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
@@ -345,11 +349,11 @@ class DiscreteBCQ(DQN):
         super().__init__(*args, **kwargs)
 
     def extra_modules(self) -> Mapping[str, nn.Module]:
-        """The imitator."""
+        """The imitator, by attribute."""
         return {"imitator": self._imitator}
 
     def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """As of `DQN`; an imitator that is not categorical is refused as well."""
+        """Reject a Q-function that `DQN` rejects, and an imitator whose output is no categorical distribution."""
         super().check_output(value, obs, action_space)
         imitator = self.imitator
         with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
@@ -358,7 +362,7 @@ class DiscreteBCQ(DQN):
             raise wrong_value(given, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """As of the base, among the likely actions; explorers keep to them, too."""
+        """Likely actions of the largest values, [k], and the values, with other actions masked, for explorers, too."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)
@@ -369,7 +373,7 @@ class DiscreteBCQ(DQN):
         return value.greedy_actions, value
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
-        """Of the likely actions in s' that of the online network's largest Q, [N] (arXiv:1910.01708, eq. 17)."""
+        """Likely action in s' with the largest Q of the online network, [N] (arXiv:1910.01708, eq. 17)."""
         with evaluating_readers_among(q_function, self.imitator):
             distribution = distribution_of(self.imitator, batch, next=True)
             value = action_values(q_function, batch, next=True)
@@ -378,7 +382,7 @@ class DiscreteBCQ(DQN):
         return greedy
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """That of Double DQN with the `next_action`, and `discrete_bc_loss` of the imitator."""
+        """Loss of Double DQN with `next_action`, plus `discrete_bc_loss` of the imitator."""
         loss, td_error, stats = super().loss(batch)
         imitator_loss, _ = discrete_bc_loss(self.imitator, batch, self.beta, self.batch_accumulator)
         stats = {**stats, "loss": stats["loss"] + imitator_loss.detach(), "imitator_loss": imitator_loss.detach()}

@@ -23,19 +23,19 @@ KERNELS = ("gaussian", "laplacian")
 
 
 def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
-    """Of n actions of the policy in the next state the largest lam * min Q' + (1 - lam) * max Q'.
+    """Largest lam * min Q' + (1 - lam) * max Q' among n actions of the policy in the next state.
 
     (arXiv:1906.00949, Algorithm 1.)
 
     Args:
         policy: The policy.
-        target_critics: The critics' targets.
+        target_critics: Target networks of the critics.
         batch: Transitions.
-        n: Actions that are drawn.
-        lam: Weight of the least critic.
+        n: Actions drawn in each state.
+        lam: Weight of the least value of the critics; the largest has the weight 1 - lam.
 
     Returns:
-        An action value of one action, and the log-probabilities of the actions, [N].
+        An action value of one action, and the log-probabilities of the chosen actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
@@ -46,7 +46,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
 
 
 def drawn_for_each(distribution: Any, n: int) -> Tensor:
-    """N samples for each of N states, [n, N, A]; the numbers that are drawn for a state lie side by side."""
+    """Draw n samples in each of N states, [n, N, A]; the random numbers of a state are consecutive."""
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
     drawn: Tensor = rows.sample()
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
@@ -54,32 +54,32 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
 
 @constructor_only("imitator_optimizer", "initial_alpha", "alpha_holder", "alpha_optimizer")
 class BEAR(SoftActorCritic):
-    """Soft Actor-Critic whose policy is held near an imitator of the recorded actions, by their discrepancy.
+    """Soft Actor-Critic whose policy stays near an imitator of the recorded actions.
 
-    The weight alpha of the maximum mean discrepancy in the policy's loss is learnt so that the discrepancy stays at
-    `alpha_threshold`. In evaluation some actions are drawn and the one that the first critic values most is taken; so
-    they differ from call to call. In training, and if the agent does not `act_deterministically`, it takes a sample.
-    There is no recurrent form.
+    The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. Its
+    weight alpha is a Lagrange multiplier, learnt so that the discrepancy stays at `alpha_threshold`. In evaluation the
+    agent draws actions and takes the one that the first critic values most. Actions therefore differ from call to call.
+    In training, and if the agent does not `act_deterministically`, it takes a sample. There is no recurrent form.
 
     Args:
         args: As `SoftActorCritic`.
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
-        imitator_optimizer: Its optimiser.
-        lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions of the policy that are drawn, in the targets and to act in evaluation.
-        n_mmd_action_samples: Actions of policy and of imitator, each, that the discrepancy is that of; at least 2.
+        imitator_optimizer: Optimiser of the imitator.
+        lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
+        n_action_samples: Actions of the policy drawn in each state, for the targets and to act in evaluation.
+        n_mmd_action_samples: Actions drawn from the policy, and from the imitator, for the discrepancy; at least 2.
         mmd_kernel: "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel, positive.
-        alpha_threshold: At which the discrepancy is held; None keeps alpha.
-        initial_alpha: First alpha, positive; the only one without an `alpha_threshold`, when it may be 0.
+        alpha_threshold: Discrepancy that is held by learning alpha; None keeps alpha constant.
+        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
         alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
-        beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Updates in which only the imitator learns; it may be changed at any time.
+        beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
+        rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`.
+        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     acting_attributes = (*SoftActorCritic.acting_attributes, "acting_critic")
@@ -126,11 +126,11 @@ class BEAR(SoftActorCritic):
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator."""
+        """The imitator and its optimiser, by attribute."""
         return self.its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """A step of all, or of the imitator alone before `rl_start_step`."""
+        """Update all parts, or only the imitator before `rl_start_step`."""
         return (
             super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
         )
@@ -138,17 +138,17 @@ class BEAR(SoftActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the other losses, then the imitator's, or the latter alone."""
+        """Minimise the losses of critics and policy, then the imitator's; only the latter if `only_imitation`."""
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, found)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """As of `SoftActorCritic`; then an imitator of other actions is refused."""
+        """Reject parts with which the losses cannot be computed: policy and critics, then the imitator."""
         super().try_parts(batch, distribution)
         imitation.try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Of `n_action_samples` actions of the policy those that the first critic values most, and what says so."""
+        """Most valued actions, by the first critic, of `n_action_samples` of the policy, and their `ChosenAction`."""
         best = imitation.chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
@@ -158,7 +158,7 @@ class BEAR(SoftActorCritic):
             return imitation.most_valued(self.acting_critic, obs, actions)
 
     def make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Temperature and alpha."""
+        """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super().make_multipliers(), alpha]
@@ -169,7 +169,7 @@ class BEAR(SoftActorCritic):
         return float(self.multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`bear_next_value` of the targets, and `soft_reward`."""
+        """`bear_next_value` of the target critics, and `soft_reward`."""
         with evaluating_readers(self.policy):
             value, log_prob = bear_next_value(
                 self.policy, self.target_critics, batch, self.n_action_samples, self.lam
@@ -177,9 +177,9 @@ class BEAR(SoftActorCritic):
         return value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on the policy's loss, that of Soft Actor-Critic + alpha * (discrepancy - alpha_threshold).
+        """Minimise the loss of Soft Actor-Critic's policy + alpha * (discrepancy - alpha_threshold).
 
-        Then on those of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
+        Then minimise the losses of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
         loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         discrepancy = self.discrepancy(batch)
@@ -194,7 +194,7 @@ class BEAR(SoftActorCritic):
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def discrepancy(self, batch: Batch) -> Tensor:
-        """`maximum_mean_discrepancy` of actions of the policy, which takes the gradient, and the imitator, [N]."""
+        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]; the policy takes the gradient."""
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))

@@ -32,7 +32,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 @torch.no_grad()
 def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Tensor]:
-    """Actions under which critics should not be optimistic (arXiv:2006.04779, appendix F).
+    """Actions whose values the conservative term lowers (arXiv:2006.04779, appendix F).
 
     Args:
         policy: The policy.
@@ -40,7 +40,7 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
         n: Actions of each kind.
 
     Returns:
-        n of the policy, n of the policy in the next state and n that are uniform in [-1, 1], for each row,
+        For each row n actions of the policy, n of the policy in the next state and n uniform in [-1, 1],
         [3 * n, N, ...], and the logarithms of their densities, [3 * n, N].
     """
     distributions = distribution_of(policy, batch), distribution_of(policy, batch, next=True)
@@ -52,42 +52,43 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
 
 
 def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) -> Tensor:
-    """By how much actions drawn are valued above those of the data, [N] (arXiv:2006.04779, eq. 4 and appendix F).
+    """Gap between the values of drawn actions and of the data's actions, [N] (arXiv:2006.04779, eq. 4, appendix F).
 
-    log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data). It is a sum over the draws, not a mean, as thresholds
-    are usually given for it; the two differ by a constant.
+    It is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data), with a sum over the draws, for which thresholds
+    are usually given. A mean over the draws would differ by a constant.
 
     Args:
-        values: Of the actions drawn, [M, N].
-        log_density: Of the same under what they were drawn from, [M, N].
-        data_value: Of the data's actions, [N].
+        values: Q of the drawn actions, [M, N].
+        log_density: Log-densities of the drawn actions under the distributions that they were drawn from, [M, N].
+        data_value: Q of the data's actions, [N].
     """
     return torch.logsumexp(values - log_density, 0) - data_value
 
 
 @constructor_only("initial_alpha", "alpha_holder", "alpha_optimizer")
 class CQL(SoftActorCritic):
-    """Conservative Q-Learning, CQL(H): Soft Actor-Critic whose critics are held from valuing unseen actions highly.
+    """Conservative Q-Learning, CQL(H): Soft Actor-Critic with a term that lowers the values of unseen actions.
 
-    Actions that the critics are compared on are drawn from the policy and uniformly from [-1, 1]. The term stands
-    beside the squares of the critics' errors, not their halves as in the paper's equation, since so do the weights that
-    the authors and others give for it.
+    The conservative term compares the values of the data's actions with those of actions drawn from the policy and
+    uniformly from [-1, 1]. It is added to the critics' squared errors, not to half of them as in the paper's equation:
+    the weights that the authors and others give for the term assume this.
 
     Args:
         args: As `SoftActorCritic`.
-        conservative_weight: Factor of the gap between the values of actions drawn and those of the data.
-        alpha_threshold: At which `conservative_weight` times the gap is held, by learning the weight alpha of the term;
-            None keeps alpha.
-        initial_alpha: First alpha, positive; the only one without an `alpha_threshold`, when it may be 0.
+        conservative_weight: Factor of the gap between the values of drawn actions and of the data's actions.
+        alpha_threshold: Value at which `conservative_weight` times the gap is held by learning alpha, the weight of the
+            term; None keeps alpha constant.
+        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
         alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
-        n_action_samples: Actions drawn for each row of each kind: of the policy, of it in the next state, uniform.
-        soft_q_backup: Whether the critics' targets hold the next state's entropy, as those of Soft Actor-Critic do; the
-            policy is rewarded for its entropy either way.
+        n_action_samples: Actions of each kind drawn for each row: of the policy, of the policy in the next state, and
+            uniform.
+        soft_q_backup: Add the next state's entropy to the critics' targets, as Soft Actor-Critic does; the policy is
+            rewarded for its entropy either way.
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`.
+        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
@@ -115,7 +116,7 @@ class CQL(SoftActorCritic):
         super().__init__(*args, **kwargs)
 
     def make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Temperature and alpha."""
+        """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super().make_multipliers(), alpha]
@@ -126,18 +127,18 @@ class CQL(SoftActorCritic):
         return float(self.multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """As of `SoftActorCritic`, or with the rewards as they are."""
+        """Next value and soft rewards of `SoftActorCritic`; the plain rewards without `soft_q_backup`."""
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Those of Soft Actor-Critic with the conservative term."""
+        """Losses of Soft Actor-Critic's critics plus the conservative term."""
         return (found for found, _ in self.conservative_losses(batch))
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Descend on the critics' losses, and on alpha's, which is `temperature_loss` of the mean gap."""
+        """Minimise the critics' losses and alpha's, which is `temperature_loss` of the mean gap."""
         gaps = []
 
         def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -153,7 +154,7 @@ class CQL(SoftActorCritic):
         return found, {"conservative_gap": gap}
 
     def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """Of each critic what `critic_loss` gives, with the conservative term in it, and the weighted gap, [N]."""
+        """For each critic the result of `critic_loss`, plus the conservative term, and the weighted gap, [N]."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -168,23 +169,23 @@ class CQL(SoftActorCritic):
             yield (loss, td_error, mean), gap
 
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values of the actions drawn, [3 * n_action_samples, N], as the conservative term takes them."""
+        """Values of the drawn actions, [3 * n_action_samples, N], as the conservative term uses them."""
         return values
 
     def gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """`conservative_gap`, which also describes the arguments; its mean over the batch is held down."""
+        """`conservative_gap`, which documents the arguments; the conservative term lowers its mean over the batch."""
         return conservative_gap(values, log_density, data_value)
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """As of `SoftActorCritic`, with those of the uniform actions."""
+        """Bounds of actions of `SoftActorCritic`, and those of the uniform actions."""
         return {**super().bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
-    """The soft maximum log sum exp Q(s, .) less Q(s, a), [N] (arXiv:2006.04779, eq. 4), of what is allowed.
+    """Soft maximum log sum exp Q(s, .) of the allowed actions less Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
-        value: A `DiscreteActionValue` of the states, of any form; of an ensemble the gaps of all are added up.
+        value: A `DiscreteActionValue` of the states, of any form; the gaps of an ensemble's members are added up.
         action: The data's actions, [N].
     """
     gaps = [
@@ -195,7 +196,7 @@ def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
 
 
 class DiscreteCQL(DoubleDQN):
-    """Conservative Q-Learning for discrete actions: Double DQN held from valuing unseen actions highly.
+    """Conservative Q-Learning for discrete actions: Double DQN with a term that lowers the values of unseen actions.
 
     Args:
         args: As `DQN`; the Q-function gives a `DiscreteActionValue` of any form.
@@ -203,8 +204,8 @@ class DiscreteCQL(DoubleDQN):
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `conservative_weight` is negative, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: If `conservative_weight` is negative, or on values outside those named in `DQN`.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
@@ -216,31 +217,32 @@ class DiscreteCQL(DoubleDQN):
         super().__init__(*args, **kwargs)
 
     def penalty(self, value: Any, batch: Batch) -> Tensor:
-        """`conservative_weight` times `discrete_conservative_gap`."""
+        """`conservative_weight` times `discrete_conservative_gap`, [N]."""
         return self.conservative_weight * discrete_conservative_gap(value, batch.action)
 
 
 class CalQL(CQL):
-    """Conservative Q-Learning that pushes no value below the return that was had, so that learning goes on online.
+    """Conservative Q-Learning that lowers no value below the observed return, to prepare for learning online.
 
-    Where the conservative term lowers values of the policy's actions it counts those as at least the return from the
-    row's state on, of the recorded actions (arXiv:2303.05479, eq. 5.1). An episode that was cut off, or still runs,
-    goes on with the least value of the critics' targets there.
+    The conservative term replaces values of the policy's actions that are below the return of the recorded actions
+    from the row's state on by that return (arXiv:2303.05479, eq. 5.1). Where an episode was cut off, or still runs, the
+    return bootstraps from the least value of the target critics.
 
-    Beside d3rlpy 2.8 the losses differ as the estimator `pfrl_like.algos.CQL` says. Its returns end without a value
-    where an episode was cut off.
+    The losses differ from those of d3rlpy 2.8 as the estimator `pfrl_like.algos.CQL` documents. d3rlpy's returns do not
+    bootstrap where an episode was cut off.
 
-    Batches for `update` need the steps after their own, `sample_batch(..., continuation=math.inf)`; runners and the
-    replay buffer are asked for them. There is no recurrent form.
+    Batches for `update` need the steps after their own: `sample_batch(..., continuation=math.inf)`. The agent requests
+    them from runners and from the replay buffer. There is no recurrent form.
 
     Args:
         args: As `CQL`.
-        horizon: Steps after which a return goes on with the targets' value, at least; None for the end of the episode.
+        horizon: Least number of steps after which a return bootstraps; None for the end of the episode.
         kwargs: As `CQL`.
 
     Raises:
-        ValueError: As `CQL`.
-        TypeError: As `CQL`, and on a replay buffer that cannot tell what came after a step.
+        ValueError: On values outside those named here or in `CQL`, with the value got.
+        TypeError: If the parts do not fit together, on an unknown keyword, or on a replay buffer that cannot give the
+            steps after a transition.
     """
 
     may_be_recurrent = False
@@ -252,23 +254,23 @@ class CalQL(CQL):
         super().__init__(*args, **kwargs)
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """As of `CQL`; a replay buffer that cannot tell what came after a step is refused as well."""
+        """Reject modules that `CQL` rejects, and a replay buffer that cannot give the steps after a transition."""
         super().check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """As of `CQL`, with the returns."""
+        """Compute the returns, then update as `CQL`."""
         with evaluating_readers(self.policy):
             returns = future_returns(batch, self.target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def target_value(self, obs: Any) -> Tensor:
-        """Least value, under the critics' targets, of an action of the policy, [n]."""
+        """Least value of an action of the policy under the target critics, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Those of the policy's actions are at least the returns; of uniform actions they stay."""
+        """Raise the values of the policy's actions to at least the returns; those of uniform actions do not change."""
         (returns,) = batch.required("returns")
         of_policy = 2 * self.n_action_samples
         return torch.cat([torch.maximum(values[:of_policy], returns), values[of_policy:]])

@@ -30,14 +30,14 @@ from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
 
 class ReturnContext:
-    """The last steps of the episodes that run, by environment.
+    """The last steps of the running episodes, by environment.
 
     Args:
-        size: Steps that are kept.
+        size: Number of steps kept of each episode.
 
     Attributes:
-        target_return: Return to go of an episode's first step.
-        scale: What returns are divided by for the model.
+        target_return: Return to go at an episode's first step.
+        scale: Divisor of the returns that the model gets.
     """
 
     target_return = 0.0
@@ -53,7 +53,7 @@ class ReturnContext:
         self.to_go: dict[int, float] = {}
 
     def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
-        """Take in new observations, nested tensors [len(rows), ...], and give what the model says of them."""
+        """Add new observations, nested tensors [len(rows), ...], and return the model's distributions of actions."""
         for i, row in enumerate(rows):
             to_go = self.to_go.setdefault(row, self.target_return)
             steps = self.steps.setdefault(row, [])
@@ -62,7 +62,7 @@ class ReturnContext:
             del steps[: -self.size]
         several = [self.steps[row] for row in rows]
         longest = max(map(len, several))
-        filled = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]  # nothing looks at the copies
+        filled = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]  # causal: copies are ignored
         flat = [step for steps in filled for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
 
@@ -76,12 +76,12 @@ class ReturnContext:
         return rows_of(distribution, newest.to(returns.device))
 
     def end_steps(self, rows: Sequence[int], actions: Tensor) -> None:
-        """Take in the actions that were chosen."""
+        """Store the chosen actions."""
         for row, action in zip(rows, actions, strict=True):
             self.steps[row][-1][2] = action
 
     def observed(self, row: int, reward: float, ended: bool) -> None:
-        """Take in what came of an action."""
+        """Subtract the reward from the return to go; forget the episode if it has ended."""
         if ended:
             self.steps.pop(row, None)
             self.to_go.pop(row, None)
@@ -89,7 +89,7 @@ class ReturnContext:
             self.to_go[row] -= reward
 
     def state_dict(self) -> dict[str, Any]:
-        """The episodes that run, as numbers and tensors."""
+        """The running episodes, as numbers and tensors."""
         return {
             "to_go": {str(row): to_go for row, to_go in self.to_go.items()},
             "returns": {str(row): [to_go for to_go, _, _ in steps] for row, steps in self.steps.items()},
@@ -97,10 +97,10 @@ class ReturnContext:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> None:
-        """Take up what `state_dict` gave.
+        """Restore the result of `state_dict`.
 
         Raises:
-            ValueError: If it is something else; nothing was changed.
+            ValueError: If the state does not fit; nothing is changed then.
         """
         try:
             to_go = {int(row): float(left) for row, left in state["to_go"].items()}
@@ -114,10 +114,10 @@ class ReturnContext:
 
 
 def returns_to_go(batch: Batch) -> Tensor:
-    """Sum of the rewards from every row's step to the end of its episode, or as far as it is known, [N].
+    """Sum of the rewards from each row's step to the end of its episode, or as far as they are known, [N].
 
     Raises:
-        ValueError: If the batch comes without its `continuation`.
+        ValueError: If the batch lacks its `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
@@ -132,7 +132,7 @@ def returns_to_go(batch: Batch) -> Tensor:
 
 
 def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
-    """What a model says that each row's action is, distributions of batch shape [N].
+    """A model's distributions of each row's action, batch shape [N].
 
     Args:
         model: The model.
@@ -158,39 +158,39 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
 
 @constructor_only("context_size")
 class DecisionTransformer(OffPolicyActorCritic):
-    """Decision Transformer: imitates the actions that led to a return, and acts as if a high one were to come.
+    """Decision Transformer: imitates recorded actions given the return that followed, and acts given a target return.
 
-    It learns from sequences of `context_size` steps, drawn with the steps after them: `sample_sequences(...,
-    continuation=math.inf)`, as runners do. Online every episode begins with `target_return`, from which the rewards
-    that come are taken.
+    The agent learns from sequences of `context_size` steps, sampled with the steps after them:
+    `sample_sequences(..., continuation=math.inf)`, as runners do. Online every episode begins with the return to go
+    `target_return`, from which the agent subtracts each reward.
 
     Args:
         policy: A `ReturnConditionedTransformer`.
-        optimizer: Its optimiser.
-        replay_buffer: An episodic one.
-        target_return: Return that is wanted of an episode.
-        return_scale: What returns are divided by for the network, positive.
-        context_size: Steps that are looked back at; None for as many as the network can.
-        gpu: As in `DQN`.
-        replay_start_size: As in `DQN`.
-        minibatch_size: As in `DQN`.
-        update_interval: As in `DQN`.
-        phi: As in `DQN`.
-        n_times_update: As in `DQN`.
-        max_grad_norm: As in `DQN`.
-        logger: As in `DQN`.
-        batch_states: As in `DQN`.
+        optimizer: Optimiser of the policy.
+        replay_buffer: Where sequences are sampled from; an episodic one.
+        target_return: Return that the agent aims at in each episode.
+        return_scale: Divisor of the returns that the network gets, positive.
+        context_size: Last steps that the network sees; None for as many as it can.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: As in `DQN`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         recurrent: There is no other recurrent form: False.
-        episodic_update_len: Without effect; `context_size` counts.
-        device: As in `DQN`.
+        episodic_update_len: Not supported: None; `context_size` is the length of sequences.
+        device: Device as text or `torch.device`, instead of `gpu`.
         compile: Not supported: False.
         gamma: Not supported: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named here, and as `BC`.
-        TypeError: As `BC`; on an unknown keyword, it names this class.
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword, whose message names this class.
     """
 
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
@@ -252,10 +252,10 @@ class DecisionTransformer(OffPolicyActorCritic):
         self._contexts = self._new_contexts()
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse another network, and one of other actions.
+        """Reject a network that is no `ReturnConditionedTransformer`, and one for the other kind of actions.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If the network does not fit; the message names the argument.
         """
         policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
         if not isinstance(policy, ReturnConditionedTransformer):
@@ -268,18 +268,18 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     @property
     def acts_from_memory(self) -> bool:
-        """True: it acts from the last steps of its episode."""
+        """True: the agent acts from the last steps of the episode."""
         return True
 
     @property
     def context(self) -> ReturnContext:
-        """What was seen in training, or in evaluation."""
+        """Last steps of the running episodes, separate for training and evaluation."""
         context = self._contexts[self.training]
         context.target_return, context.scale = self.target_return, self.return_scale
         return context
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        """Actions for a batch of features, array [k, ...]; draws no random numbers for inactive environments."""
         k = first_leaf(obs).shape[0]
         rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
         actions = self.policy.no_action(k).cpu().numpy()
@@ -305,7 +305,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """As of the base; the rewards are taken from the returns to go."""
+        """Subtract the rewards from the returns to go, then observe as the base class."""
         context = self.context
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
@@ -315,27 +315,27 @@ class DecisionTransformer(OffPolicyActorCritic):
         )  # fmt: skip
 
     def stop_episode(self) -> None:
-        """Leave the episodes that run."""
+        """Leave the running episodes: the next steps belong to new ones."""
         super().stop_episode()
         self.context.clear()
 
     def acting_copy(self) -> Self:
-        """As of the base; it has seen nothing yet."""
+        """A copy that acts on the CPU and does not learn; it begins without earlier steps."""
         acting: Self = super().acting_copy()
         acting._contexts = self._new_contexts()
         return acting
 
     def _new_contexts(self) -> dict[bool, ReturnContext]:
-        """Empty ones, by whether it is training."""
+        """Empty contexts for evaluation (False) and training (True)."""
         return {training: ReturnContext(self.context_size) for training in (False, True)}
 
     def probe(self, obs: Any) -> Any:
-        """What the network says of features of one observation, [1, ...]."""
+        """Distribution of actions that the network gives for features of one observation, [1, ...]."""
         with taken_by("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
             return ReturnContext(1).begin_steps(self.policy, [0], obs)
 
     def export(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Not supported: what it does depends on the steps before, and on rewards, which no exported policy is given.
+        """Not supported: actions depend on earlier steps and on rewards, which exported policies do not receive.
 
         Raises:
             ExportError: Always.
@@ -348,11 +348,11 @@ class DecisionTransformer(OffPolicyActorCritic):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """As of the base, with what has been seen of the training episodes that run."""
+        """State of the base class, and the context of the running training episodes."""
         return {**super().saved_state(), "context": self._contexts[True].state_dict()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; episodes of evaluation begin anew."""
+        """Restore the result of `saved_state`; evaluation episodes begin anew."""
         contexts = self._contexts
         if "context" in state:
             contexts = self._new_contexts()
@@ -365,7 +365,7 @@ class DecisionTransformer(OffPolicyActorCritic):
     update_step = imitation_step
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`bc_loss` of what the network says of every row, given those before it and the returns that came."""
+        """`bc_loss` of the network's distribution for each row, given the earlier rows and the returns to go."""
         distribution = predictions(self.policy, returns_to_go(batch) / self.return_scale, batch)
         if batch.action_mask is not None:
             distribution = masked(distribution, batch.action_mask)
@@ -381,8 +381,8 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         kwargs: As `DecisionTransformer`.
 
     Raises:
-        ValueError: As `DecisionTransformer`.
-        TypeError: As `DecisionTransformer`.
+        ValueError: On values outside those named in `DecisionTransformer`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -15,24 +15,24 @@ from pfrl_like.learning.critics import critic_loss, mean_value, value_of
 
 
 def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
-    """Gradients of Q(s, a) along actions, [N, ...] for each critic; they can be differentiated again.
+    """Gradients of Q(s, a) with respect to the actions, [N, ...] for each critic; differentiable again.
 
     Args:
-        values: Of each critic, an action value of one action.
-        action: The actions that all of them were asked for.
+        values: For each critic, an action value of one action.
+        action: The actions that the values belong to.
     """
     sums = [mean_value(value).sum() for value in values]
     return [torch.autograd.grad(each, action, create_graph=True)[0] for each in sums]
 
 
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """How much each critic's gradient points where those of the others do, [N] (arXiv:2110.01548, eq. 5).
+    """Alignment of each critic's gradient with those of the others, [N] (arXiv:2110.01548, eq. 5).
 
-    2 / (K - 1) times the sum of its cosines with the K - 1 others, which take no gradient here: so each critic has the
-    gradient that it would have of the paper's sum over all pairs.
+    It is 2 / (K - 1) times the sum of the cosines with the K - 1 others. The others take no gradient here, so that each
+    critic has the same gradient as under the paper's sum over all pairs.
 
     Args:
-        gradients: Of each of K critics, [N, ...].
+        gradients: `action_gradients` of each of K critics, [N, ...].
     """
     units = [normalize(gradient.flatten(1), dim=1, eps=1e-10) for gradient in gradients]
     fixed = [unit.detach() for unit in units]
@@ -41,16 +41,17 @@ def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
 
 
 class EDAC(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics, whose targets and policy take the least value of all.
+    """Soft Actor-Critic with an ensemble of critics; targets and policy use the least value of all.
 
     Args:
         args: As `SoftActorCritic`. More than two critics are given as `further_q_funcs`; the paper has 10 to 50.
-        eta: Weight of the term that keeps the critics' gradients along actions apart; 0 makes it SAC-N.
+        eta: Weight of the term that makes the critics' gradients with respect to actions differ; 0 gives SAC-N.
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: If `eta` is negative, or positive with a single critic, and as `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`.
+        ValueError: If `eta` is negative, or positive with a single critic, or on values outside those named in
+            `SoftActorCritic`.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     elementwise = staticmethod(square)
@@ -64,7 +65,7 @@ class EDAC(SoftActorCritic):
             raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Those of `SoftActorCritic`, and `eta` times `diversity_losses`."""
+        """Losses of `SoftActorCritic`'s critics plus `eta` times `diversity_losses`."""
         if self.eta == 0:
             return super().critic_losses(batch)
         with torch.no_grad():
@@ -72,7 +73,7 @@ class EDAC(SoftActorCritic):
         batch = batch.replace(action=batch.action.detach().requires_grad_())
         with torch.enable_grad():
             values = of_action = [self.value_of(critic, batch) for critic in self.critics]
-            if batch.lengths is not None:  # a memory holds earlier actions, along which no gradient is asked for
+            if batch.lengths is not None:  # recurrent states depend on earlier actions, too
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self.rows_of_critics(batch)

@@ -1,4 +1,4 @@
-"""Fitted Q evaluation: critics of a policy that does not change (Le et al. 2019, arXiv:1903.08738, Algorithm 3)."""
+"""Fitted Q evaluation: agents that learn critics of a fixed policy (Le et al. 2019, arXiv:1903.08738, Algorithm 3)."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +26,14 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
-    """The policy's actions in the next states, [N, ...]: its modes, or samples."""
+    """Actions of the policy in the next states, [N, ...]: modes if `deterministic`, else samples."""
     distribution = distribution_of(policy, batch, next=True)
     action: Tensor = mode_of(distribution) if deterministic else distribution.sample()
     return action
 
 
 def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> DiscreteActionValue:
-    """Mean of Q'(s', a) over the policy's actions, an action value of one action."""
+    """Mean of Q'(s', a) over the policy's actions, as an action value of one action."""
     probs, _ = probabilities(distribution_of(policy, batch, next=True))
     q = value_of_state(target_critic, batch, next=True).q_values
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
@@ -41,38 +41,44 @@ def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> Discre
 
 @constructor_only("q_func1_optimizer")
 class FittedQEvaluation(OffPolicyActorCritic):
-    """Fitted Q evaluation: critics learn the value of a policy that somebody else has trained, and never changes.
+    """Fitted Q evaluation: critics learn the value of a trained policy, which does not change.
 
-    Each critic follows `reward + discount * Q'(s', pi(s'))` of its own target network, so that what several say differs
-    by what the data leave open.
+    The target of each critic is `reward + discount * Q'(s', pi(s'))`, with Q' its own target network. Differences
+    between several critics therefore show what the data leave open.
 
     Args:
-        policy: Module from observations to distributions of actions, which is evaluated.
-        q_funcs: The critics, as in `SoftActorCritic`, of any form.
-        q_func_optimizers: Their optimisers.
-        replay_buffer: As in `DQN`, like all arguments that are not named here. Returns over several steps are those of
-            the recorded actions, not of the policy's.
-        gamma: As in `DQN`.
+        policy: The evaluated policy: module from observations to distributions of actions.
+        q_funcs: The critics, called as `q_func((obs, action))`; each gives numbers [N, 1], or an action value of one
+            action, of any form.
+        q_func_optimizers: Optimisers of the critics, one for each.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
+            several steps are those of the recorded actions, not of the policy's.
+        gamma: Discount factor per step.
         explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
-        gpu: As in `DQN`.
-        replay_start_size: As in `DQN`.
-        minibatch_size: As in `DQN`.
-        update_interval: As in `DQN`.
-        target_update_interval: As in `DQN`.
-        phi: As in `DQN`; it serves the policy, too.
-        target_update_method: As in `DQN`.
-        soft_update_tau: As in `DQN`.
-        n_times_update: As in `DQN`.
-        max_grad_norm: As in `DQN`.
-        logger: As in `DQN`.
-        batch_states: As in `DQN`.
-        act_deterministically: Evaluate, and in evaluation take, the mode of the policy, not its samples.
-        batch_accumulator: As in `DQN`.
-        recurrent: As in `DQN`.
-        episodic_update_len: As in `DQN`.
-        device: As in `DQN`.
-        num_steps: As in `DQN`.
-        compile: As in `DQN`.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations. The
+            policy gets the same features.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Told of updates that were refused.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
+            False, of its samples.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
+            policy's state is stored; that of a critic is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -124,7 +130,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic against its own target's value of the policy's next action."""
+        """`critic_loss` of each critic, with the value of the policy's next action under its own target network."""
         with torch.no_grad(), evaluating_readers(self.policy):
             action = next_action_of(self.policy, batch, self.act_deterministically)
             following = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
@@ -134,7 +140,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
     def losses_of(
         self, values: Sequence[Any], batch: Batch, following: Sequence[Any], **actions: Any
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of the critics' values against what each of them follows."""
+        """`critic_loss` of each critic, from its values and the next values that it bootstraps from."""
         rows = self.rows_of_critics(batch)
         return [
             critic_loss(value, each, next, **actions, **self.loss_options)
@@ -142,7 +148,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         ]
 
     def count_updates_from(self, count: int) -> None:
-        """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
+        """Set the number of updates; the targets move when it is a multiple of `target_update_interval`."""
         self.optim_t = count
         self._updates_left = self._updates_per_move() - count % self._updates_per_move()
 
@@ -156,8 +162,8 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         kwargs: As `FittedQEvaluation`.
 
     Raises:
-        ValueError: As `FittedQEvaluation`.
-        TypeError: As `FittedQEvaluation`.
+        ValueError: On values outside those named in `FittedQEvaluation`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type: type[Any] = Categorical
@@ -165,17 +171,17 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse critics of state and action, and an explorer of other actions.
+        """Reject critics that take actions as well, and an explorer of continuous actions.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If one does not fit; the message names the argument.
         """
         for name, critic in self.critics_among(modules).items():
             check_takes_state(name, critic)
         check_explorer(self.explorer, "discrete", type(self).__name__)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, in the action taken."""
+        """`critic_loss` of each critic's value of the action taken."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):

@@ -1,4 +1,4 @@
-"""Returns to the end of an episode, of what a replay buffer tells of the steps that came after a row."""
+"""Returns to the end of an episode, from the steps that a replay buffer gives after each row."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from torch import Tensor
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.functions.returns import linked_lambda_returns
 
-#: Rows of a call for the values of steps that are only looked at.
+#: Rows per call of the value function, for the steps of a continuation.
 _ROWS_OF_A_CALL = 4096
 
 
@@ -19,11 +19,11 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
 
     Args:
         batch: Transitions, with their `continuation`.
-        value: Gives the values of states, [n], of features [n, ...].
+        value: Maps the features of n states, [n, ...], to their values, [n].
         lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only where an episode was cut off.
 
     Raises:
-        ValueError: If the batch comes without its `continuation`.
+        ValueError: If the batch lacks its `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
@@ -35,7 +35,7 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
-    rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)  # others count nothing
+    rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)  # others have weight 0
     for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
         values[some] = value(map_nested(lambda leaf: leaf[some], continuation.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(continuation.reward, continuation.discount, values, continuation.after, lambd)
@@ -44,7 +44,7 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
 
 
 def check_tells_future(replay_buffer: Any) -> None:
-    """Refuse a replay buffer that cannot tell what came after a step.
+    """Reject a replay buffer that cannot give the steps after a transition.
 
     Raises:
         TypeError: If it cannot.

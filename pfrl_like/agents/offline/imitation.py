@@ -1,4 +1,4 @@
-"""How agents keep to recorded actions: models of these, and the choice of the best of some that the models draw."""
+"""Imitators of recorded actions, their losses, and the choice of the most valued of the actions that they draw."""
 
 import functools
 from collections.abc import Callable
@@ -24,18 +24,18 @@ from pfrl_like.random_streams.streams import isolated_rng
 
 
 def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """Squared error of the actions made anew + beta * KL(N(mean, std) || N(0, 1)), each averaged over its numbers.
+    """Squared error of the reconstructed actions + beta * KL(N(mean, std) || N(0, 1)) (arXiv:1812.02900, appendix D).
 
-    (arXiv:1812.02900, appendix D.)
+    Each term is averaged over its components.
 
     Args:
         imitator: A `ConditionalVAE`, which takes the gradient.
         batch: Transitions.
-        beta: Weight of the divergence.
+        beta: Weight of the KL divergence.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the loss of each row, [N].
+        The scalar loss (weighted if the batch has weights), and the detached loss of each row, [N].
     """
     action, mean, log_std = fast_forward(imitator, (batch.obs, batch.action))
     divergence = 0.5 * (mean.square() + (2 * log_std).exp() - 1) - log_std
@@ -44,7 +44,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
 
 
 def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """`conditional_vae_loss` of an autoencoder, `bc_loss` of a policy that gives distributions; arguments as there."""
+    """`conditional_vae_loss` of a `ConditionalVAE`, which documents the arguments; `bc_loss` of a policy."""
     if isinstance(imitator, ConditionalVAE):
         return conditional_vae_loss(imitator, batch, beta, accumulator)
     return bc_loss(imitator, batch, accumulator)
@@ -52,30 +52,30 @@ def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = 
 
 @torch.no_grad()
 def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
-    """N actions for each observation as the imitator would act, [n, N, ...]."""
+    """Draw n actions of the imitator for each observation, [n, N, ...]."""
     if isinstance(imitator, ConditionalVAE):
         return imitator.draw(obs, n)
     drawn: Tensor = fast_forward(imitator, obs).sample((n,))
     return drawn
 
 
-# Of actor-critics that learn an imitator beside their other parts
+# Functions of actor-critics that also learn an imitator
 
 
 def take_imitator(
     agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
 ) -> None:
-    """Keep what the constructor of an agent was given; it calls this first.
+    """Store the imitator arguments of an agent's constructor, which calls this first.
 
     Args:
-        agent: The agent; its `extra_modules` are `agent.its_imitator` from here on.
+        agent: The agent; its `extra_modules` returns `its_imitator`, which this sets.
         imitator: The imitator.
-        optimizer: Its optimiser.
-        beta: Weight of the divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Updates in which only the imitator learns.
+        optimizer: Optimiser of the imitator.
+        beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
+        rl_start_step: Number of first updates in which only the imitator learns.
 
     Raises:
-        ValueError: If one of the numbers is negative.
+        ValueError: If `beta` or `rl_start_step` is negative.
     """
     agent.beta, agent.rl_start_step = beta, rl_start_step
     check_numbers_in(agent, beta=(0, None), rl_start_step=(0, None))
@@ -85,13 +85,13 @@ def take_imitator(
 def step_imitator(
     agent: Any, batch: Batch, step: Step, found: tuple[Tensor, dict[str, Tensor]] | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise the imitator's loss; returns TD errors, [N], and statistics of the whole update.
+    """Minimise the imitator's loss, and return TD errors, [N], and statistics of the whole update.
 
     Args:
         agent: The agent.
         batch: Minibatch of features.
-        step: Makes a step on a loss.
-        found: TD errors and statistics of the other steps; None if there were none.
+        step: Takes a gradient step on a loss.
+        found: TD errors and statistics of the other steps; None if only the imitator learns, whose errors are returned.
     """
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
@@ -100,15 +100,15 @@ def step_imitator(
 
 
 def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """An update before `rl_start_step`."""
+    """Update only the imitator, as before `rl_start_step`; returns errors, [N], and statistics."""
     return agent.run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
 def try_imitator(agent: Any, batch: Batch) -> None:
-    """Refuse an imitator that cannot learn from a batch of two rows.
+    """Reject an imitator that cannot learn from a batch of two rows.
 
     Raises:
-        TypeError: If it gives, or takes, something else.
+        TypeError: If its inputs or its output have another type.
         ValueError: If observations or actions do not fit it.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
@@ -124,11 +124,11 @@ def try_imitator(agent: Any, batch: Batch) -> None:
 
 
 class ChosenAction(DeltaVector):
-    """The actions that were chosen among several for their values.
+    """Actions chosen among several by their values.
 
     Args:
         loc: The actions, [N, A].
-        score: Gives the values, [N], of any actions in the same states, so that others can be told to be as good.
+        score: Maps any actions in the same states to their values, [N], to compare them with the chosen ones.
     """
 
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
@@ -137,18 +137,18 @@ class ChosenAction(DeltaVector):
 
 
 def chosen(actions: Tensor, values: Tensor) -> Tensor:
-    """Of several actions in each state, [M, N, A], those of the largest of their values, [M, N]; [N, A]."""
+    """Choose the action of the largest value, [N, A], among actions [M, N, A] with values [M, N]."""
     return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
 
 
 def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
-    """Of several actions in each state, [M, N, A], that which a critic values most."""
+    """Choose the action that a critic values most in each state, among actions [M, N, A]."""
     score = functools.partial(_value, critic)
     return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
 def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
-    """What is chosen for observations, [k]; of environments that are not active it is zeros, and costs no draw."""
+    """Actions that `choose` gives for k observations; zeros, without random draws, for inactive environments."""
     if active is None or np.all(active):
         return choose(obs)
     if not np.any(active):

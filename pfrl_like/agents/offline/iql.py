@@ -19,9 +19,9 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
-    """V(s) of every row, or V(s') of the `next` states, [N]; a recurrent memory begins with the sequence.
+    """V(s) of every row, or V(s') of the `next` states, [N]; recurrent states begin with the sequence.
 
-    Action masks of the batch say nothing of values of states.
+    Ignores the batch's action masks, since V does not depend on actions.
 
     Raises:
         ValueError: If it is not one number for each row.
@@ -44,7 +44,7 @@ def iql_value_loss(
         v_func: The value function, which takes the gradient.
         q: Q(s, a), [N].
         batch: Transitions or sequences.
-        tau: Which expectile of the values of actions V learns.
+        tau: Expectile of the action values that V learns.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -64,7 +64,7 @@ def iql_critic_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of a critic's values against reward + discount * V(s') (arXiv:2110.06169, eq. 6).
 
-    Critics of distributions learn it by their means, since V is a number.
+    Distributional critics learn the target by their means, since V is a number.
 
     Args:
         value: Action value of one action, the one taken, in each state.
@@ -74,7 +74,7 @@ def iql_critic_loss(
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        As `critic_loss`.
+        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
     """
     target = td_target(batch.reward, batch.discount, next_value)
     only = torch.zeros_like(batch.reward, dtype=torch.int64)
@@ -84,26 +84,27 @@ def iql_critic_loss(
 
 @constructor_only("v_func_optimizer")
 class IQL(AdvantageWeightedActorCritic):
-    """Implicit Q-Learning: no value is ever asked for of an action that was not recorded.
+    """Implicit Q-Learning: evaluates recorded actions only.
 
-    A value function learns an upper expectile of the critics' values of recorded actions, the critics bootstrap from
-    it, and the policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
+    A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
+    the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
-    The losses of critics and value function are those of d3rlpy 2.8, which reports their sum as `critic_loss`. In an
-    update its policy's weights have V after its step, these have V before.
+    The losses of critics and value function equal those of d3rlpy 2.8, which reports their sum as `critic_loss`. The
+    weights of d3rlpy's policy use V after the value function's step; the weights here use V before that step.
 
     Args:
         args: As `AdvantageWeightedActorCritic`.
         v_func: Value function: module from observations to numbers [N, 1].
-        v_func_optimizer: Its optimiser.
-        expectile: Which expectile it learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best action.
-        beta: How much the advantage counts in the weights, positive.
+        v_func_optimizer: Optimiser of the value function.
+        expectile: Expectile that the value function learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best
+            action.
+        beta: Inverse temperature of the weights, positive; the larger, the more the advantage counts.
         max_weight: Largest weight, positive.
         kwargs: As `AdvantageWeightedActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here, and as `AdvantageWeightedActorCritic`.
-        TypeError: As `AdvantageWeightedActorCritic`.
+        ValueError: On values outside those named here or in `AdvantageWeightedActorCritic`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     averaged_rows = ("v", "weight")
@@ -130,16 +131,16 @@ class IQL(AdvantageWeightedActorCritic):
         super().__init__(*args, **kwargs)
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The value function."""
+        """The value function and its optimiser, by attribute."""
         return self._further
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """As of the base; a value function that gives something else than numbers is refused before."""
+        """Reject a value function whose output is not a tensor of numbers, then what the base class rejects."""
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Descend on the losses of critics and policy, and on `iql_value_loss`, all of the value function as it was."""
+        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V as it was before the update."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
@@ -155,6 +156,6 @@ class IQL(AdvantageWeightedActorCritic):
             yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self.loss_options)
 
     def weight(self, batch: Batch) -> Tensor:
-        """`exponential_weight` of the advantage that `update_step` has put into the batch."""
+        """`exponential_weight` of the advantage that `update_step` stores in the batch, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, 1 / self.beta, self.max_weight)

@@ -1,4 +1,4 @@
-"""TD3 with behavioural cloning (arXiv:2106.06860), and ReBRAC, which penalises the critics, too (arXiv:2305.09836)."""
+"""TD3 with behavioural cloning (arXiv:2106.06860), and ReBRAC, with penalised critics, too (arXiv:2305.09836)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from pfrl_like.learning.critics import distribution_of, least_next_value, least_
 def td3_plus_bc_policy_loss(
     policy: Any, q_function: Any, batch: Batch, alpha: float, accumulator: str = "mean"
 ) -> Tensor:
-    """-alpha * Q(s, pi(s)) / mean |Q| + (pi(s) - a)**2, the square averaged over the numbers of an action.
+    """-alpha * Q(s, pi(s)) / mean |Q| + (pi(s) - a)**2, with the square averaged over the action's components.
 
     (arXiv:2106.06860, section 4.)
 
@@ -24,7 +24,7 @@ def td3_plus_bc_policy_loss(
         policy: The policy, which takes the gradient.
         q_function: The critic.
         batch: Transitions or sequences.
-        alpha: Weight of the critic beside that of the recorded actions.
+        alpha: Weight of the critic's term, where the squared error has the weight 1.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -37,19 +37,20 @@ def td3_plus_bc_policy_loss(
 
 
 class TD3PlusBC(TD3):
-    """TD3 whose policy also imitates the actions that it learns from.
+    """TD3 whose policy also imitates the recorded actions.
 
-    In the paper observations have mean 0 and standard deviation 1 (`preprocessing`). An update is that of d3rlpy 2.8.
+    In the paper observations have mean 0 and standard deviation 1 (`preprocessing`). An update equals that of d3rlpy
+    2.8.
 
     Args:
         args: As `TD3`.
-        alpha: Weight of the critic in the policy's loss, where the recorded actions have the weight 1; 0 is imitation
-            alone.
+        alpha: Weight of the critic's term in the policy's loss, where the squared error has the weight 1; 0 gives
+            imitation only.
         kwargs: As `TD3`.
 
     Raises:
-        ValueError: If `alpha` is negative, and as `TD3`.
-        TypeError: As `TD3`.
+        ValueError: If `alpha` is negative, or on values outside those named in `TD3`.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     is_offline = True
@@ -67,7 +68,7 @@ class TD3PlusBC(TD3):
 def rebrac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, beta: float, accumulator: str = "mean"
 ) -> Tensor:
-    """-Q / mean |Q| + beta * (pi(s) - a)**2, with Q the least of Q(s, pi(s)) (arXiv:2305.09836, section 3).
+    """-Q / mean |Q| + beta * (pi(s) - a)**2, with Q the least Q(s, pi(s)) of the critics (arXiv:2305.09836, section 3).
 
     Args:
         policy: The policy, which takes the gradient.
@@ -86,14 +87,14 @@ def rebrac_policy_loss(
 
 
 def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
-    """Rewards with the penalty on the next actions in them, [N]: `reward - discount * beta * (a' - b')**2`.
+    """Rewards less the penalty on the next actions, [N]: `reward - discount * beta * (a' - b')**2`.
 
-    Added to `discount * Q(s', a')` it is the target of critics of any form (arXiv:2305.09836, section 3). Where the
-    next recorded action b' is not known, at the end of an episode, there is no penalty.
+    The result plus `discount * Q(s', a')` is the target of critics of any form (arXiv:2305.09836, section 3). At the
+    end of an episode, where the next recorded action b' is not known, there is no penalty.
 
     Args:
         batch: Transitions or sequences, with `next_action`.
-        next_action: a', the actions whose value is bootstrapped from, [N, ...].
+        next_action: Actions a' that the critics bootstrap from, [N, ...].
         beta: Weight of the penalty.
 
     Raises:
@@ -117,20 +118,20 @@ def _next_actions_of(batch: Batch) -> Tensor:
 
 
 class ReBRAC(TD3):
-    """TD3 whose policy and whose critics' targets are penalised for leaving the actions that it learns from.
+    """TD3 that penalises distance from the recorded actions in the policy's loss and in the critics' targets.
 
-    Batches for `update` need the actions after their own, `sample_batch(..., next_actions=True)`; runners and the
-    replay buffer are asked for them. An update is that of d3rlpy 2.8.
+    Batches for `update` need the actions after their own: `sample_batch(..., next_actions=True)`. The agent requests
+    them from runners and from the replay buffer. An update equals that of d3rlpy 2.8.
 
     Args:
         args: As `TD3`. In the paper critics have layer normalisation, such as `DropoutFCSAQFunction` with `dropout=0`.
-        actor_beta: Weight of the squared distance of the policy's actions, at least 0.
-        critic_beta: Weight of the squared distance of the next actions, at least 0.
+        actor_beta: Weight of the squared distance of the policy's actions from the recorded ones, at least 0.
+        critic_beta: Weight of the squared distance of the next actions from the recorded ones, at least 0.
         kwargs: As `TD3`.
 
     Raises:
-        ValueError: On values outside those named here, and as `TD3`.
-        TypeError: As `TD3`.
+        ValueError: On values outside those named here or in `TD3`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     is_offline = True
@@ -142,12 +143,12 @@ class ReBRAC(TD3):
         super().__init__(*args, **kwargs)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """As of `TD3`."""
+        """Update as `TD3`, after a check that the batch has next actions."""
         _next_actions_of(batch)  # before anything is compiled
         return super().learn(batch)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """What TD3 bootstraps from, and `rebrac_reward`."""
+        """Least value of TD3's next action under the target critics, and `rebrac_reward`."""
         next_action = td3_next_action(self.target_policy, batch, self.target_policy_smoothing_func)
         reward = rebrac_reward(batch, next_action, self.critic_beta)
         return least_next_value(self.target_critics, batch, next_action), reward
