@@ -71,7 +71,7 @@ class Agent(ABC):
         """Statistics of learning, as (name, value) pairs with the same names at every call."""
 
     def unsaved(self) -> Sequence[str]:
-        """Reasons why an agent loaded from a save may continue differently from this one; empty if it may not.
+        """Reasons why an agent loaded from a save may continue differently; empty if it continues exactly.
 
         A reason makes the run "approximate". An agent that saves less than it needs to continue exactly declares it
         here, and nowhere else.

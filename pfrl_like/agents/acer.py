@@ -210,7 +210,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from consecutive steps of one episode; no other method changes the parameters.
+        """Learn once, from consecutive steps of one episode; callers change the parameters only through this.
 
         A subclass may override it in two forms; it is then called for the last steps and for those from replay.
         `update(batch, ...)` gets the steps as a `Batch` of features. The other form gets the arguments of PFRL's

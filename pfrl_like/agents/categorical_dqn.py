@@ -14,8 +14,8 @@ class CategoricalDQN(DQN):
     is a cross entropy. The class adds to `DQN` only the check that the Q-function gives such action values.
 
     Raises:
-        TypeError: If it gives another one. For a network that does not declare its output, this is seen when a run
-            begins or at the first update.
+        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
+            seen when a run begins or at the first update.
     """
 
     value_type = DistributionalDiscreteActionValue

@@ -45,7 +45,7 @@ def discrete_sac_next_distribution(
     """Value of an action drawn in the next state, by the critic that gives it the least value.
 
     Critics of distributions bootstrap from it, since a mean over actions would be another distribution than that of the
-    returns. Its mean over draws is that of the policy.
+    returns. Over many draws its mean is the mean under the policy.
 
     Returns:
         An action value, the actions, [N], and their log-probabilities, [N].
@@ -87,7 +87,7 @@ class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
 
     Critics minimise half the squared TD error, as in the paper; those of d3rlpy 2.8 minimise its Huber loss. The rest
-    of an update is the same, except that the policy's loss in d3rlpy uses the temperature after its own step.
+    of an update is the same, except that the policy's loss in d3rlpy uses the temperature after the temperature's step.
 
     Args:
         args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a

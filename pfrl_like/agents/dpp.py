@@ -36,7 +36,7 @@ class AbstractDPP(DQN):
 
 
 class DPP(AbstractDPP):
-    """The value of a state is the mean of the preferences under softmax(eta * preferences), the paper's M_eta.
+    """Dynamic Policy Programming whose state value is the mean under softmax(eta * preferences), the paper's M_eta.
 
     Args:
         args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
@@ -62,7 +62,7 @@ class DPP(AbstractDPP):
 
 
 class DPPL(AbstractDPP):
-    """The value of a state is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
+    """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
 
     Args:
         args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
@@ -88,7 +88,7 @@ class DPPL(AbstractDPP):
 
 
 class DPPGreedy(AbstractDPP):
-    """The value of a state is the largest preference, the limit of `DPP` for an infinite `eta`.
+    """Dynamic Policy Programming whose state value is the largest preference, as in `DPP` with an infinite `eta`.
 
     The arguments are those of `DQN`.
     """

@@ -21,8 +21,8 @@ class FQF(DQN):
     distance, and their entropy is subtracted.
 
     Raises:
-        TypeError: If it gives another one. For a network that does not declare its output, this is seen when a run
-            begins or at the first update.
+        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
+            seen when a run begins or at the first update.
     """
 
     value_type = FullyParametrizedActionValue

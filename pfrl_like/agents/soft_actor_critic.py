@@ -131,8 +131,8 @@ class SoftActorCritic(OffPolicyActorCritic):
             policy. In actors of other processes until they get the first parameters thereafter. Where actions are
             masked it has to take the keyword `action_mask`, [n_actions].
         initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of actions is
-            usual. None keeps the temperature.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
         temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
         further_q_funcs: More critics; targets are the least value of all.

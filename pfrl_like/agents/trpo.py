@@ -25,7 +25,7 @@ from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
 
-#: Added to a product that divides, as in PFRL.
+#: Added to the divisor of the step, as in PFRL.
 _EPS = 1e-8
 
 

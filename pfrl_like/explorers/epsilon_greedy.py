@@ -22,7 +22,7 @@ class RandomExplorer(Explorer):
         rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
-        TypeError: If `rng` is something else.
+        TypeError: If `rng` is neither a NumPy generator nor None.
     """
 
     def __init__(self, rng: RandomSource = None) -> None:

@@ -106,8 +106,8 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
 def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continues: Tensor, lambd: float) -> Tensor:
     """Lambda-returns, averages of the returns over all numbers of steps (Sutton and Barto 2018, eq. 12.18).
 
-    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}); where no row follows, next_value_t
-    replaces G_{t+1}. With lambd = 1 it is the return over all the steps that there are.
+    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}); where no step follows, next_value_t
+    replaces G_{t+1}. With lambd = 1 it is the return over all remaining steps.
 
     Args:
         reward: Reward of each step, [T, B].
@@ -142,7 +142,7 @@ def vtrace(
 
     v_t = value_t + rho_t * delta_t + discount_t * c_t * (v_{t+1} - value_{t+1}), with delta_t as in `gae`,
     rho_t = min(rho_bar, ratio_t) and c_t = lambd * min(c_bar, ratio_t). The advantage is that of section 4.2,
-    rho_t * (reward_t + discount_t * v_{t+1} - value_t); where no row follows, next_value_t replaces v_{t+1}.
+    rho_t * (reward_t + discount_t * v_{t+1} - value_t); where no step follows, next_value_t replaces v_{t+1}.
 
     Args:
         reward: Reward of each step, [T, B].
@@ -185,7 +185,7 @@ def retrace(
     """Retrace targets of action values (Munos et al. 2016, arXiv:1606.02647, eq. 3, 4; Wang et al. 2016, eq. 5).
 
     Q_t = reward_t + discount_t * (next_v_t + c_{t+1} * (Q_{t+1} - q_{t+1})), with c_t = lambd * min(rho_bar, ratio_t);
-    where no row follows, the second term is 0. With c = 1 it is the Q_opc of ACER (arXiv:1611.01224, section 4).
+    where no step follows, the second term is 0. With c = 1 it is the Q_opc of ACER (arXiv:1611.01224, section 4).
 
     Args:
         reward: Reward of each step, [T, B].
@@ -232,7 +232,7 @@ def _goes_on(continues: Tensor, like: Tensor) -> Tensor:
 
 
 def _next_rows(x: Tensor) -> Tensor:
-    """The next row for each row, with 0 after the last one."""
+    """Rows shifted by one, so that each is the next row; the last is 0."""
     return torch.cat([x[1:], torch.zeros_like(x[-1:])])
 
 
