@@ -1,4 +1,4 @@
-"""The interface of agents, and the saving of what they have learnt."""
+"""The interfaces of agents, and the saving and loading of their state."""
 
 import contextlib
 import copy
@@ -14,10 +14,10 @@ from pfrl_like.utils.contexts import MODES, Mode, evaluating_here, with_plain_mo
 
 
 class Agent(ABC):
-    """What chooses actions in an environment and takes in what they lead to.
+    """Interface of agents, which choose actions in an environment and learn from the outcomes.
 
     Attributes:
-        training: Whether `observe` learns and `act` explores, in this thread; see `eval_mode`.
+        training: True if `observe` learns and `act` explores, in this thread; see `eval_mode`.
     """
 
     training: bool = Mode()  # type: ignore[assignment]
@@ -34,32 +34,33 @@ class Agent(ABC):
     def act(self, obs: Any) -> Any:
         """Choose an action for an observation.
 
-        NaN in it is not looked for, also not in `eval_mode`: the action is then any. Runners and evaluators refuse such
-        observations; a loop of one's own may call `pfrl_like.utils.checks.check_finite("obs", obs)` first.
+        The observation is not checked for NaN, not even in `eval_mode`; with NaN any action may result. Runners and
+        evaluators refuse such observations; a custom loop may call `pfrl_like.utils.checks.check_finite("obs", obs)`
+        first.
         """
 
     @abstractmethod
     def observe(self, obs: Any, reward: float, done: bool, reset: bool) -> None:
-        """Take in what the last action led to.
+        """Process the outcome of the last action.
 
         Args:
-            obs: Observation after it; at an episode's end its true last one.
+            obs: Observation after the action; at an episode's end, the true last observation of that episode.
             reward: Reward of the last action.
-            done: Whether `obs` is terminal, so that nothing may be bootstrapped from it.
-            reset: Whether the episode is cut off here for another reason, such as its length.
+            done: True if `obs` is terminal; its value must not be bootstrapped from.
+            reset: True if the episode is truncated here for another reason, such as its length.
         """
 
     @abstractmethod
     def save(self, dirname: str) -> None:
-        """Save what the agent has learnt into a directory.
+        """Save the learnt state of the agent into a directory.
 
         Raises:
-            CheckpointError: If that is impossible; an older save in the directory stays.
+            CheckpointError: If it cannot be saved; an older save in the directory is kept.
         """
 
     @abstractmethod
     def load(self, dirname: str) -> None:
-        """Load what `save` saved.
+        """Load a directory written by `save`.
 
         Raises:
             CheckpointError: If the directory holds no complete save of such an agent; the agent is unchanged.
@@ -67,44 +68,47 @@ class Agent(ABC):
 
     @abstractmethod
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Numbers that say how learning goes, as (name, value) pairs, the same names every time."""
+        """Statistics of learning, as (name, value) pairs with the same names at every call."""
 
     def unsaved(self) -> Sequence[str]:
-        """Why an agent that loads what `save` saves may go on otherwise than this one; nothing if it does not.
+        """Reasons why an agent loaded from a save may continue differently; empty if it continues exactly.
 
-        It makes the run "approximate". An agent that saves less than it needs to go on says so here, and nowhere else.
+        A reason makes the run "approximate". An agent that saves less than it needs to continue exactly declares it
+        here, and nowhere else.
         """
         return ()
 
     def waiting_for(self) -> str | None:
-        """The reason, in words, why the agent cannot make an update yet, which runners show; None if it can."""
+        """Reason why the agent cannot make an update yet, which runners show; None if it can."""
         return None
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Within it the agent neither learns nor explores, in this thread and in those that are started within it.
+        """Context in which the agent neither learns nor explores.
 
-        Threads may enter and leave it in any order, and act with one agent in it; a thread that was there before, and
-        does not enter it, still has the `training` that it had: so one may learn while others evaluate. Two threads
-        must not learn at once. Where networks have dropout or batch normalisation, whose mode is the same in all
-        threads, acting and updates wait for each other. An agent that remembers the episode it acts in
-        (`acts_from_memory`) takes one thread at a time; `copy.deepcopy(agent)` makes one for another.
+        It applies to this thread and to the threads started within it. Threads may enter and leave it in any order, and
+        may act with the same agent. A thread that was running before, and does not enter the context, keeps its
+        `training`: one thread may learn while others evaluate. Two threads must not learn at the same time.
+
+        If networks have dropout or batch normalisation, whose mode is the same in all threads, acting and updates wait
+        for each other. An agent that remembers the episode it acts in (`acts_from_memory`) takes one thread at a time;
+        `copy.deepcopy(agent)` makes a copy for another thread.
 
         Raises:
-            RuntimeError: If the agent acts from memory and another thread is in it.
+            RuntimeError: If the agent acts from memory and another thread is in the context.
         """
         with evaluating_here(self, alone=getattr(self, "acts_from_memory", False)):
             yield
 
     @property
     def acts_from_memory(self) -> bool:
-        """True if an action depends on the steps before, so that each thread needs its own copy of the agent."""
+        """True if an action depends on earlier steps, so that each thread needs its own copy of the agent."""
         return False
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         reduced: Any = self.__reduce_ex__(4)
         make, arguments, state, *_ = reduced
-        with MODES:  # no layer is copied in a mode that another thread has put it into for a moment
+        with MODES:  # so that no layer is copied while another thread has changed its mode for a moment
             memo[id(self)] = copied = make(*arguments)
             state = copy.deepcopy(state, memo)
         restore = getattr(copied, "__setstate__", vars(copied).update)
@@ -113,21 +117,21 @@ class Agent(ABC):
 
 
 class BatchAgent(Agent):
-    """An agent that acts in several environments at once, and in one as in a batch of one.
+    """An agent that acts in several environments at once; a single environment is a batch of one.
 
-    Runners pass `action_mask` and `active` only when there is something to say, so that an agent that knows of neither
-    may leave them out.
+    Runners pass `action_mask` and `active` only when they carry information, so an agent that supports neither may
+    leave them out of its signatures.
     """
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action; `action_mask` says which are allowed, [n_actions].
 
-        NaN in `obs` is not looked for, as `Agent.act` says.
+        `obs` is not checked for NaN, see `Agent.act`.
         """
         return self.batch_act([obs], **_batched(action_mask))[0]
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Take in what the last action led to; `action_mask` belongs to `obs`, [n_actions]."""
+        """Process the outcome of the last action; `action_mask` says what is allowed in `obs`, [n_actions]."""
         self.batch_observe([obs], [reward], [done], [reset], **_batched(action_mask))
 
     @abstractmethod
@@ -149,23 +153,23 @@ class BatchAgent(Agent):
         batch_done: Sequence[bool],
         batch_reset: Sequence[bool],
     ) -> None:
-        """Take in what the last k actions led to; each argument has length k.
+        """Process the outcomes of the last k actions; each argument has length k.
 
         Args:
-            batch_obs: Observations after the actions; at an episode's end its true last one.
+            batch_obs: Observations after the actions; at an episode's end, the true last observation of that episode.
             batch_reward: Rewards.
-            batch_done: Whether each observation is terminal.
-            batch_reset: Whether each episode is cut off here for another reason.
+            batch_done: For each environment, True if its observation is terminal.
+            batch_reset: For each environment, True if its episode is truncated here for another reason.
         """
 
 
 class AsyncAgent(Agent):
-    """An agent of which several processes each run a copy, with shared parameters."""
+    """An agent that runs as one copy in each of several processes, with shared parameters."""
 
     @property
     @abstractmethod
     def process_idx(self) -> int | None:
-        """Number of this process, 0 for the one that represents all; None before it is given."""
+        """Number of this process; 0 is the process that represents all; None until it is set."""
 
     @property
     @abstractmethod
@@ -174,10 +178,11 @@ class AsyncAgent(Agent):
 
 
 class AttributeSavingMixin(ABC):
-    """Saving and loading of the attributes that `saved_attributes` names.
+    """Saves and loads the attributes that `saved_attributes` names.
 
-    Each is a module, an optimiser, anything else with `state_dict` and `load_state_dict`, another object of this kind,
-    or None, which is left out. Saving is atomic, loading all or nothing; PFRL's directories load too.
+    Each is a module, an optimiser, another object with `state_dict` and `load_state_dict`, another object of this
+    class, or None, which is skipped. Saving is atomic. Loading changes everything or nothing. PFRL's directories can
+    be loaded as well.
     """
 
     @property
@@ -185,56 +190,56 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: What of them PFRL's and older directories lack, and which one's file is loaded into it instead.
+    #: Attributes that PFRL's and older directories lack, and for each the attribute whose file is loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:
-        """Further state, such as counters: text keys, and finite numbers, text, tensors, lists and dicts as values."""
+        """Further state, such as counters: keys are text, values finite numbers, text, tensors, lists and dicts."""
         return {}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave.
+        """Restore the state that `saved_state` returned.
 
         Args:
-            state: The same in value, with lists for tuples and arrays.
+            state: The same values, with lists in place of tuples and arrays.
 
         Raises:
-            ValueError: If it comes from another kind of object.
+            ValueError: If the state comes from another kind of object.
         """
         if state:
             raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
-        """Save into a directory, which at every instant holds the old save or the new one.
+        """Save into a directory, which holds either the old save or the new one at every instant.
 
-        Beside the files that `load` reads it gets copies under PFRL's names (`model.pt`, ...).
+        In addition to the files that `load` reads, it writes copies under PFRL's names (`model.pt`, ...).
 
         Raises:
-            CheckpointError: If something cannot be saved or written; the old save stays.
-            NonFiniteError: If a parameter is NaN or infinite; likewise.
+            CheckpointError: If something cannot be saved or written; the old save is kept.
+            NonFiniteError: If a parameter is NaN or infinite; the old save is kept.
         """
         save_attributes(self, dirname)
 
     def load(self, dirname: str | os.PathLike[str]) -> None:
-        """Load what `save`, or PFRL, has saved, onto the devices that the live attributes are on.
+        """Load a directory written by `save`, or by PFRL, onto the devices of the live attributes.
 
         Raises:
-            CheckpointError: If the directory holds no complete save or one of another agent; nothing was changed.
+            CheckpointError: If the directory holds no complete save, or one of another agent; nothing is changed.
         """
         load_attributes(self, dirname)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that `save` saves: {"attributes": state dicts by name, "state": `saved_state` by owner}.
+        """All state that `save` saves: {"attributes": state dicts by name, "state": `saved_state` by owner}.
 
-        As in PyTorch its tensors are the live ones, which go on changing: copy it to keep it.
+        As in PyTorch, the tensors are the live ones, which training changes: copy the dict to keep it.
         """
         return attributes_state(self)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Load what `state_dict` gave, all or nothing.
+        """Load a dict that `state_dict` returned; everything is changed or nothing.
 
         Raises:
-            CheckpointError: If it is the state of another agent; nothing was changed.
+            CheckpointError: If it is the state of another agent; nothing is changed.
         """
         load_attributes_state(self, state_dict)
 

@@ -1,4 +1,4 @@
-"""`Batch`: the one form in which experience reaches a learning step."""
+"""`Batch`, the form in which experience reaches an update, and functions of nested observations."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Where an action mask is found in `info` and in observations that are dicts.
+#: Key of an action mask in `info` and in observations that are dicts.
 ACTION_MASK = "action_mask"
 
 
@@ -23,7 +23,7 @@ def map_nested(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def described(nested: Any) -> Any:
-    """Shapes and dtypes of nested tensors or arrays in words, nested alike."""
+    """Shapes and dtypes of nested tensors or arrays as text, with the same nesting."""
 
     def describe(leaf: Any) -> str:
         dtype = str(getattr(leaf, "dtype", type(leaf).__name__)).removeprefix("torch.")
@@ -33,7 +33,7 @@ def described(nested: Any) -> Any:
 
 
 def concatenate_nested(parts: Sequence[Any]) -> Any:
-    """Tensors [m, ...], nested alike in dicts and tuples, one after the other; None stays None."""
+    """Concatenate tensors [m, ...], leaf by leaf of equally nested dicts and tuples; None stays None."""
     first = parts[0]
     if isinstance(first, Mapping):
         return {key: concatenate_nested([part[key] for part in parts]) for key in first}
@@ -51,18 +51,18 @@ def first_leaf(nested: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Continuation:
-    """The steps after those of a batch of N rows, to the ends of their episodes: M steps, each of them once.
+    """The steps that follow those of a batch of N rows, to the ends of their episodes: M steps, each of them once.
 
-    The newest step of an episode that still runs counts as its end, which is bootstrapped from.
+    The newest step of a running episode counts as its end, and is bootstrapped from.
 
     Attributes:
-        first: Number of the step that comes after each row of the batch, [N], int64; -1 where none does.
+        first: Number of the step that follows each row of the batch, [N], int64; -1 if there is none.
         reward: Rewards, [M], float32.
         discount: gamma, or 0 where the step ended in a terminal state, [M], float32.
-        next_obs: Observations after the steps, like those of the batch.
-        after: Number of the step that comes after each step, [M], int64; -1 where none does.
-        cut: Numbers of the steps that none comes after though their episodes go on, [E], int64, growing: how many they
-            are is known without a wait for the device.
+        next_obs: Observations after the steps, in the form of those of the batch.
+        after: Number of the step that follows each step, [M], int64; -1 if there is none.
+        cut: Numbers of the steps that have no successor although their episodes continue, [E], int64, ascending. Their
+            count is known without waiting for the device.
     """
 
     first: Tensor
@@ -73,7 +73,7 @@ class Continuation:
     cut: Tensor
 
     def map(self, function: Callable[[Any], Any]) -> "Continuation":
-        """`function` of all tensors, those that observations are nested of included."""
+        """Apply `function` to all tensors, including those of nested observations."""
         return Continuation(*[map_nested(function, getattr(self, field.name)) for field in dataclasses.fields(self)])
 
 
@@ -81,31 +81,31 @@ class Continuation:
 class Batch:
     """A minibatch of transitions, or of sequences of transitions, as tensors.
 
-    With `lengths` set the rows are B sequences in the order of a `PackedSequence`: sorted by falling length, time
-    first, so that every row-wise field has shape [N, ...] with N = sum(lengths); without it N = B.
+    With `lengths` set, the rows are B sequences in the order of a `PackedSequence`: sorted by descending length, time
+    first. Every row-wise field then has shape [N, ...] with N = sum(lengths). Without `lengths`, N = B.
 
     Attributes:
-        obs: Observations, a tensor [N, ...] or a dict or tuple of such; as stored, before `phi`.
+        obs: Observations, a tensor [N, ...] or a dict or tuple of tensors; as stored, before `phi`.
         action: Actions, [N] int64 or [N, ...] float.
         reward: Sum of the n discounted rewards, [N], float32.
         next_obs: Observations after the n steps, like `obs`.
         discount: gamma**n, or 0 where the n steps ended in a terminal state, [N], float32.
         weight: Importance weights of prioritised replay, [N], float32.
-        index: Sequence numbers of the sampled items (host, int64), to be handed back to `update_priorities`.
+        index: Sequence numbers of the sampled items (host, int64), the argument of `update_priorities`.
         action_mask: True where an action is allowed in `obs`, [N, n_actions], bool.
-        next_action_mask: The same for `next_obs`.
-        next_action: Action taken in `next_obs`, like `action`; NaN, or -1 of integers, where none is known.
+        next_action_mask: True where an action is allowed in `next_obs`, [N, n_actions], bool.
+        next_action: Action taken in `next_obs`, like `action`; NaN, or -1 for integers, if it is unknown.
         recurrent_state: Recurrent state before the first step of each sequence, tensors [layers, B, ...], nested
-            as the model nests it; None is the initial state.
+            like the model's state; None is the initial state.
         next_recurrent_state: Recurrent state after the first step of each sequence.
         lengths: Lengths of the sequences, [B], int64, on the host.
-        next_row: For returns over n steps of a sequence: the row whose `next_obs` comes after them, [N], int64; None
-            is each row itself.
+        next_row: For n-step returns within a sequence: the row whose `next_obs` follows the n steps, [N], int64; None
+            means each row itself.
         log_prob: Log-probability of `action` under the policy that chose it, [N].
         value: Value estimate at the time of acting, [N].
         advantage: Advantage estimate, [N].
         returns: Target of the value function, [N].
-        continuation: The steps after those of the batch.
+        continuation: The steps that follow those of the batch.
         extra: Other columns by name.
     """
 
@@ -134,7 +134,7 @@ class Batch:
         return len(self.reward)
 
     def required(self, *names: str) -> list[Tensor]:
-        """Fields that may be None, but not here.
+        """The named fields, which must not be None here.
 
         Raises:
             ValueError: If one of them is None.
@@ -156,7 +156,7 @@ class Batch:
         return self._map(lambda leaf: leaf.to(device, non_blocking=True) if isinstance(leaf, Tensor) else leaf)
 
     def __getitem__(self, rows: Any) -> "Batch":
-        """Some rows of a batch of transitions; sequences cannot be cut this way.
+        """Selected rows of a batch of transitions; a batch of sequences cannot be indexed.
 
         Raises:
             ValueError: If the batch holds sequences.
@@ -175,13 +175,13 @@ class Batch:
 
 
 def batch_of_states(obs: Any, action: Any = None) -> Batch:
-    """What a value is asked of: observations, and actions if they count, with zeros for what came of them."""
+    """A batch for evaluating values: observations, actions if given, and zeros for reward and discount."""
     nothing = torch.zeros(first_leaf(obs).shape[0], device=first_leaf(obs).device)
     return Batch(obs=obs, action=action, reward=nothing, next_obs=None, discount=nothing)
 
 
 def concatenate_batches(parts: Sequence[Batch]) -> Batch:
-    """Several batches of transitions as one, row after row; the columns that they have are those of the first."""
+    """Concatenate batches of transitions by rows; the result has the columns of the first."""
     if len(parts) == 1:
         return parts[0]
     names = [field.name for field in dataclasses.fields(Batch) if field.name not in ("index", "continuation")]
@@ -190,7 +190,7 @@ def concatenate_batches(parts: Sequence[Batch]) -> Batch:
 
 
 def _joined_continuations(parts: Sequence[Batch]) -> Continuation | None:
-    """The steps after all rows; rows whose batch does not know any have none."""
+    """Continuation of all rows together; rows of a batch without `continuation` have no following step."""
     known = [part.continuation for part in parts if part.continuation is not None]
     if not known:
         return None

@@ -6,29 +6,29 @@ from typing import Any
 
 import numpy as np
 
-#: What a class defines that says something of how it chooses.
+#: Attributes that define how a class chooses actions.
 _CHOICE = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
 
 class Explorer(ABC):
     """Chooses the actions of an agent in training.
 
-    `select_action` is all that a new explorer has to define; one that can choose for many environments at once
-    overrides `select_actions` as well. A class that inherits both and overrides `select_action` alone, or by a mix-in,
-    gets the `select_actions` of this class again, so that its own choice counts everywhere; so does a `select_action`
-    that is assigned to a class or an explorer.
+    A new explorer has to define only `select_action`. An explorer that can choose for many environments at once also
+    overrides `select_actions`. A class that inherits both methods and overrides only `select_action`, itself or by a
+    mix-in, uses the `select_actions` of `Explorer` again, so that its own choice applies everywhere. The same holds for
+    a `select_action` that is assigned to a class or an explorer.
     """
 
-    #: Whether it looks at more of the action value than its `action_mask`; agents need not compute the rest otherwise.
+    #: True if it reads more of the action value than its `action_mask`; otherwise agents need not compute the rest.
     reads_action_value: bool = True
-    #: For which actions it is made; agents of others refuse it.
+    #: Kinds of actions that it supports; agents with other actions refuse it.
     action_kinds: tuple[str, ...] = ("discrete", "continuous")
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         chooses = next(base for base in cls.__mro__ if _CHOICE & vars(base).keys())
         for name in ("reads_action_value", "action_kinds"):
-            if name not in vars(chooses):  # a class that makes a choice of its own may look at, and choose, everything
+            if name not in vars(chooses):  # a class with its own choice may read everything and choose any action
                 setattr(cls, name, vars(Explorer)[name])
         definer = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
         if "select_actions" not in vars(definer):
@@ -42,9 +42,9 @@ class Explorer(ABC):
         Args:
             t: Steps made so far.
             greedy_action_func: Function without arguments that gives the greedy action.
-            action_value: `ActionValue` of a batch of one, for explorers that want to know more; of agents without such
-                values None or, where actions are masked, what has the mask alone. Where it has an `action_mask`, only
-                allowed actions may be chosen.
+            action_value: `ActionValue` of a batch of one, for explorers that need more than the greedy action. For
+                agents without action values it is None or, if actions are masked, an object with only the mask. If it
+                has an `action_mask`, only allowed actions may be chosen.
         """
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
@@ -55,8 +55,11 @@ class Explorer(ABC):
         Args:
             t: Steps made so far.
             greedy_actions: Greedy actions, array [k, ...].
-            action_value: As of `select_action`, of a batch of k.
-            active: False for environments whose action will be ignored: they get the greedy one and cost no draw, [k].
+            action_value: `ActionValue` of a batch of k, for explorers that need more than the greedy action. For
+                agents without action values it is None or, if actions are masked, an object with only the mask. If it
+                has an `action_mask`, only allowed actions may be chosen.
+            active: False for environments whose action will be ignored, [k]: they get the greedy action, without a
+                random draw.
 
         Returns:
             Actions, [k, ...].
@@ -64,24 +67,24 @@ class Explorer(ABC):
         return _one_by_one(self, t, greedy_actions, action_value, active)
 
     def state_dict(self) -> dict[str, Any]:
-        """What an explorer needs to go on exactly: numbers, text, lists and dicts only. Empty for most."""
+        """State that the explorer needs to resume exactly: numbers, text, lists and dicts only. Empty for most."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave.
+        """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If it comes from another kind of explorer.
+            ValueError: If the state comes from another kind of explorer.
         """
         if state:
             raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-    """`explorer.select_actions`, also for an object that has only a `select_action`."""
+    """Call `explorer.select_actions`, or `select_action` one by one for an object that has only that."""
     cls = type(explorer)
     if (
-        hasattr(cls, "select_actions")  # asked of the class, for a mock has every attribute
+        hasattr(cls, "select_actions")  # of the class, since a mock has every attribute
         and "select_action" not in getattr(explorer, "__dict__", ())
         and getattr(cls, "_select_action", cls.select_action) is cls.select_action
     ):

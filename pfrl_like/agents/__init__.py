@@ -1,4 +1,4 @@
-"""Agents: how to act, how to learn."""
+"""Agents: reinforcement-learning algorithms, online and offline."""
 
 from pfrl_like.agents.a2c import A2C
 from pfrl_like.agents.a3c import A3C

@@ -24,7 +24,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def a2c_loss(
     model: Any, batch: Batch, *, pi_loss_coef: float = 1.0, v_loss_coef: float = 0.5, entropy_coeff: float = 0.01
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of the steps of a rollout (arXiv:1602.01783, section 4, with the sign turned round).
+    """Loss of the steps of a rollout (arXiv:1602.01783, section 4, with the sign reversed).
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
@@ -34,7 +34,7 @@ def a2c_loss(
         entropy_coeff: Weight of the entropy.
 
     Returns:
-        The scalar loss, and detached: "actor_loss", "value" and "entropy", means over the rows.
+        The scalar loss, and detached statistics: "actor_loss", "value" and "entropy", means over the rows.
     """
     distribution, value = policy_and_value(model, batch)
     advantage, returns = batch.required("advantage", "returns")
@@ -55,35 +55,35 @@ def a2c_loss(
 class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
 
-    A subclass may override `update` in two forms, and is then called after each rollout. As `update(batch, ...)` it
-    gets the steps as a `Batch` of features. As PFRL's `update()` it gets them as attributes, with T = `update_steps`
-    and P = `num_processes`: `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards` and `masks` [T, P] (0 after the
-    last step of an episode), `value_preds` and `returns` [T + 1, P], all float32, `obs_shape` and `action_shape`. After
-    a terminal step that ends the rollout the last row of `states` repeats the one before.
+    A subclass may override `update` in two forms; it is then called after each rollout. `update(batch, ...)` gets the
+    steps as a `Batch` of features. PFRL's `update()` finds them in attributes, with T = `update_steps` and
+    P = `num_processes`: `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards` and `masks` [T, P] (0 after the last
+    step of an episode), `value_preds` and `returns` [T + 1, P], all float32, `obs_shape` and `action_shape`. If the
+    rollout ends with a terminal step, the last row of `states` repeats the one before.
 
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
         gamma: Discount factor per step.
-        num_processes: Environments whose steps make up an update: it comes after `update_steps * num_processes` steps
-            of all environments together.
+        num_processes: Number of environments. An update follows every `update_steps * num_processes` steps of all
+            environments together.
         gpu: CUDA device index; None or negative means the CPU.
         update_steps: Steps of each environment between updates.
         phi: Feature extractor applied to each observation once, when it is acted on.
         pi_loss_coef: Weight of the loss of the policy.
         v_loss_coef: Weight of the loss of the values.
         entropy_coeff: Weight of the entropy bonus.
-        use_gae: Generalised advantage estimates instead of those of as many steps as there are.
-        tau: Lambda of these estimates.
+        use_gae: Use generalised advantage estimates with lambda = `tau`; otherwise lambda is 1.
+        tau: Lambda of the generalised advantage estimates.
         act_deterministically: In evaluation choose the most probable action instead of a sample.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        average_actor_loss_decay: How much of the reported mean of the policy's loss an update leaves.
-        average_entropy_decay: The same for the entropy.
-        average_value_decay: The same for the predicted values.
+        average_actor_loss_decay: Decay of the running mean of the policy's loss, which is a statistic only.
+        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
+        average_value_decay: Decay of the running mean of the value, which is a statistic only.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         device: Device as text or `torch.device`, instead of `gpu`.
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        logger: Told of updates that were refused.
+        logger: Logger of refused updates.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -139,7 +139,7 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step on `a2c_loss` of all that was collected, or what overridden methods of PFRL's put in its place."""
+        """One gradient step on `a2c_loss` of the whole rollout, or an update by overridden methods of PFRL's."""
         if self.overridden_hooks and self.hooked_episodes is None:
             return learn_by_update(self, episodes)
         steps = self.evaluated(episodes, self.tau if self.use_gae else 1.0)
@@ -155,7 +155,7 @@ class A2C(OnPolicyAgent):
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
 
     def _compute_returns(self, next_value: Tensor) -> None:
-        """Fill `returns`, within an `update()`, from `rewards`, `masks` and, for advantage estimates, `value_preds`.
+        """Within an `update()`, fill `returns` from `rewards`, `masks` and, for advantage estimates, `value_preds`.
 
         Args:
             next_value: Values of the last row of `states`, [P].
@@ -163,6 +163,6 @@ class A2C(OnPolicyAgent):
         fill_returns(self, next_value)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Exponential means of the policy's loss, of predicted values and of entropies, 0 before the first update."""
+        """Running means of the policy's loss, the predicted values and the entropies; 0 before the first update."""
         names = ("actor", "value", "entropy")
         return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self.kept_numbers, strict=True)]

@@ -30,8 +30,8 @@ def a3c_loss(
 ) -> Tensor:
     """Sum over consecutive steps of the losses of the policy and of the value (arXiv:1602.01783, algorithm S3).
 
-    pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2, where R - V is a constant to the
-    policy.
+    pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2, where R - V takes no
+    gradient in the loss of the policy.
 
     Args:
         log_prob: Log-probability of each action, [N].
@@ -57,28 +57,28 @@ class A3C(AsyncActorCritic, AsyncAgent):
     """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
 
     Args:
-        model: Module from observations to a distribution of actions and a value, [B, 1].
-        optimizer: Optimiser of its parameters, whose state the processes share.
-        t_max: Steps after which the model is updated; an episode's end comes before.
+        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        optimizer: Optimiser of the model's parameters, whose state the processes share.
+        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
         gamma: Discount factor per step.
         beta: Weight of the entropy in the loss.
         process_idx: Number of the process; the runner sets it.
         phi: Feature extractor applied to each observation.
-        pi_loss_coef: Weight of the loss of the policy.
+        pi_loss_coef: Weight of the loss of the policy, entropy included.
         v_loss_coef: Weight of the loss of the value.
         keep_loss_scale_same: Multiply the loss of fewer than `t_max` steps, at an episode's end, by `t_max` and divide
             it by their number.
         normalize_grad_by_t_max: Divide the loss by the number of steps.
-        use_average_reward: Learn from rewards less their running mean, as is done where tasks go on for ever and the
-            reward a step is maximised (Sutton and Barto 2018, section 10.3); `average_reward` is that of this process.
-        act_deterministically: In evaluation take the likeliest action; otherwise a sample.
+        use_average_reward: Learn from rewards minus their running mean, for tasks without end in which the reward per
+            step is maximised (Sutton and Barto 2018, section 10.3). `average_reward` is the mean of this process.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
         average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, likewise.
+        average_value_decay: Decay of the running mean of the value, which is a statistic only.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        average_reward_tau: By how much of each advantage the mean reward moves.
-        logger: Told of updates that were refused.
+        average_reward_tau: Step size of the mean reward: it moves by this fraction of each advantage.
+        logger: Logger of refused updates.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -131,7 +131,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         check_numbers_in(self, average_reward_tau=(0, 1), beta=(0, None), pi_loss_coef=(0, None), v_loss_coef=(0, None))
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`a3c_loss` of the model that acts, scaled as the arguments say."""
+        """`a3c_loss` of the acting model, scaled according to `keep_loss_scale_same` and `normalize_grad_by_t_max`."""
         distribution, value = policy_and_value(self.model, batch)
         returns = self._returns(batch)
         entropy = distribution.entropy()
@@ -145,14 +145,14 @@ class A3C(AsyncActorCritic, AsyncAgent):
         return loss, error, {"loss": loss.detach(), "value": value.detach(), "entropy": entropy.detach()}
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update` with features in place of observations."""
+        """`update` for a batch of features instead of observations."""
         error, stats = super().learn(batch)
         if self.use_average_reward:
             self.average_reward += self.average_reward_tau * float(error.sum())
         return error, stats
 
     def _returns(self, batch: Batch) -> Tensor:
-        """Discounted rewards to the last row, and the value after it, [N]."""
+        """Discounted sum of the rewards from each row to the last, and of the value after it, [N]."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self.last_value(batch)])
         goes_on = torch.ones_like(reward, dtype=torch.bool)

@@ -34,38 +34,39 @@ MU = "mu"
 class ACER(AsyncActorCritic, AsyncAgent):
     """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
 
-    After `t_max` steps, or at an episode's end, it learns from these, and then `n_times_replay` times from a part of an
-    episode in the replay buffer, which every process has for itself.
+    After `t_max` steps, or at an episode's end, it learns from these steps, and then `n_times_replay` times from a part
+    of an episode in the replay buffer. Every process has its own replay buffer.
 
     Args:
         model: Module from observations to a distribution of actions, an `ActionValue` and the value of the state:
-            `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or with one of them as its last layer.
-        optimizer: Optimiser of its parameters, whose state the processes share.
-        t_max: Steps of an update; an episode's end comes before.
+            `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or a module with one of them as its last layer.
+        optimizer: Optimiser of the model's parameters, whose state the processes share.
+        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
         gamma: Discount factor per step.
-        replay_buffer: An episodic one; None for no replay.
+        replay_buffer: An episodic replay buffer; None for no replay.
         beta: Weight of the entropy in the loss.
         phi: Feature extractor applied to each observation.
         pi_loss_coef: Weight of the loss of the policy, entropy included.
         Q_loss_coef: Weight of the loss of the values.
         use_trust_region: Keep the policy near an average policy (section 3.3).
-        trust_region_alpha: What remains of the parameters of the average policy at an update.
-        trust_region_delta: Bound of the linearised divergence from it.
-        truncation_threshold: Largest importance weight; None for none and no correction of the bias.
+        trust_region_alpha: Fraction of the average policy's parameters that is kept at an update.
+        trust_region_delta: Bound of the linearised divergence from the average policy.
+        truncation_threshold: Largest importance weight; None for no truncation and no correction of the bias.
         disable_online_update: Learn from replay alone.
         n_times_replay: Updates from replay after `t_max` steps.
         replay_start_size: No replay while the buffer holds fewer transitions of finished episodes.
         normalize_loss_by_steps: Divide the loss by the number of steps.
-        act_deterministically: In evaluation take the likeliest action; otherwise a sample.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`. Replay begins at states that were stored
-            every `t_max` steps, and the average model at those of the model.
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from the model's recurrent
+            states, which are stored every `t_max` steps; the average model starts from the same states.
         use_Q_opc: Take the advantages of the policy from Q_opc, which has no importance weights, as the paper advises
             for continuous actions.
         average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, likewise.
-        average_kl_decay: Decay of the running mean of the divergence from the average policy, likewise.
-        logger: Told of updates that were refused.
+        average_value_decay: Decay of the running mean of the value, which is a statistic only.
+        average_kl_decay: Decay of the running mean of the divergence from the average policy, which is a statistic
+            only.
+        logger: Logger of refused updates.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -79,7 +80,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     further_outputs = (ActionValue, Tensor)
     model_parts = "(distribution, ActionValue, values)"
     saved_attributes = ("model", "optimizer", "shared_average_model")
-    #: In directories of PFRL, which keep no average, that begins with the model.
+    #: Directories of PFRL have no average model: it starts as a copy of the model.
     saved_instead = {"shared_average_model": "model"}
 
     #: An update from replay takes one sequence.
@@ -167,7 +168,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return distribution
 
     def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Put the last step into the replay buffer, with the distributions that its actions were drawn from."""
+        """Append the last step to the replay buffer, with the distributions that its actions were drawn from."""
         if self.replay_buffer is None:
             return
         statistics = [each.numpy() for each in parameters_of(self._last_distribution)]
@@ -175,7 +176,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         store_step(self, step, np.logical_or(step[4], step[5]), next_mask, active, **{MU: mu})
 
     def stop_episode(self) -> None:
-        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
+        """Abandon the running episodes: the next steps belong to new ones. Runners call it first."""
         super().stop_episode()
         if self.replay_buffer is not None and self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
@@ -184,14 +185,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # Learning
 
     def learn_from(self, batch: Batch) -> None:
-        """What follows after `t_max` steps, or an episode's end: an update, and several from replay."""
+        """Make an update after `t_max` steps or at an episode's end, and then `n_times_replay` updates from replay."""
         if not self.disable_online_update:
             self.learn(batch)
         for _ in range(self.n_times_replay):
             self.update_from_replay()
 
     def update_from_replay(self) -> None:
-        """Learn from a part of an episode of the buffer, if that holds enough."""
+        """Learn from a part of an episode in the replay buffer, if the buffer holds enough."""
         buffer: Any = self.replay_buffer
         if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
             return
@@ -203,22 +204,22 @@ class ACER(AsyncActorCritic, AsyncAgent):
         error = torch.zeros(0)
         try:
             error, _ = update(batch)
-        finally:  # the buffer waits for errors, which after a refused update do not come
+        finally:  # the buffer waits for errors, and a refused update gives none
             buffer.update_priorities(batch.index[: len(error)], error)
 
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from consecutive steps of one episode: the only way to the parameters.
+        """Learn once, from consecutive steps of one episode; callers change the parameters only through this.
 
-        A subclass may override it in two forms, and is then called for the last steps and those from replay. As
-        `update(batch, ...)` it gets the steps as a `Batch` of features; otherwise the arguments of PFRL's `update`, by
-        name: `t_start`, `t_stop`, `R`, the value after the steps, and, dicts by time, with one row of what the models
-        say, `actions`, `rewards`, `values`, `action_values`, `action_distribs`, `action_distribs_mu` (None for the last
-        steps) and `avg_action_distribs`.
+        A subclass may override it in two forms; it is then called for the last steps and for those from replay.
+        `update(batch, ...)` gets the steps as a `Batch` of features. The other form gets the arguments of PFRL's
+        `update`, by name: `t_start`, `t_stop`, `R`, the value after the steps, and dicts by time, with one row of the
+        models' outputs: `actions`, `rewards`, `values`, `action_values`, `action_distribs`, `action_distribs_mu` (None
+        for the last steps) and `avg_action_distribs`.
 
         Args:
-            batch: The steps in their order, with raw observations.
+            batch: The steps in order, with raw observations.
             errors_out: Cleared and filled with the absolute errors, if given.
             **steps: Within an overridden method, PFRL's arguments in place of `batch`.
 
@@ -228,26 +229,26 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
         Raises:
             ValueError: If the batch holds several sequences.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
-                holds the steps.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing is changed. `batch` of the error holds
+                the steps.
         """
         return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update` with features in place of observations; the average model follows."""
+        """`update` for a batch of features instead of observations; the average model follows."""
         learnt = super().learn(batch)
         if self.trust_region_alpha < 1 and self.hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
         return learnt
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the model that acts; within PFRL's methods the average model follows, too."""
+        """Copy the shared parameters to the acting model; within PFRL's methods the average model follows, too."""
         copy_param(self.model, self._shared_model)
         if self.hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """The losses of policy and values of consecutive steps; off-policy ones bring `mu` along, in `extra`."""
+        """Losses of policy and values for consecutive steps; off-policy steps have `mu` in `extra`."""
         distribution, action_value, value = self._outputs_for(batch)
         mu = (batch.extra or {}).get(MU)
         behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
@@ -290,17 +291,21 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # Methods of PFRL's that a subclass may override
 
     def learn_by_hooks(self, statevar: Any) -> None:
-        """As of the base, with `update_on_policy`."""
+        """Call the methods of PFRL's that a subclass overrides, by `update_on_policy`.
+
+        Args:
+            statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
+        """
         overrides.lay_out_outputs(self)
         self.update_on_policy(statevar)
-        if self.past_rewards:  # which an `update_on_policy` of the user's may have forgotten
+        if self.past_rewards:  # if an overridden `update_on_policy` has not cleared the steps
             self.init_history_data_for_online_update()
 
     def update_on_policy(self, statevar: Any) -> None:
         """Learn from the last steps, unless `disable_online_update`.
 
-        They are attributes, dicts by time from `t_start` to before `t`: `past_actions`, `past_rewards`, and, one row of
-        what the models say of each, `past_values`, `past_action_values`, `past_action_distrib` and
+        The steps are attributes, dicts by time from `t_start` to before `t`: `past_actions`, `past_rewards`, and, with
+        one row of the models' outputs for each, `past_values`, `past_action_values`, `past_action_distrib` and
         `past_avg_action_distrib`.
 
         Args:
@@ -309,7 +314,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
-        """Forget the last steps, after an update from them; if overridden, also when the agent is built."""
+        """Clear the last steps after an update from them; if overridden, it is also called when the agent is built."""
         overrides.forget_steps(self)
 
     def compute_loss(
@@ -325,7 +330,21 @@ class ACER(AsyncActorCritic, AsyncAgent):
         action_distribs_mu: Any,
         avg_action_distribs: Any,
     ) -> Tensor:
-        """The loss of steps, a scalar; arguments as PFRL's `update` has them, see `update`."""
+        """Loss of consecutive steps, a scalar.
+
+        Args:
+            t_start: Time of the first step.
+            t_stop: Time after the last step.
+            R: Value of the state after the last step.
+            actions: Actions, by time.
+            rewards: Rewards, by time.
+            values: Values of the states, by time.
+            action_values: Q(s, .), by time, of one row each.
+            action_distribs: The policy's distributions, by time, of batch shape [1].
+            action_distribs_mu: Distributions of the policy that acted, by time; None for the last steps, whose policy
+                is the same.
+            avg_action_distribs: The average policy's distributions, by time.
+        """
         times = range(t_start, t_stop)
         action = [torch.as_tensor(actions[time]).unsqueeze(0) for time in times]
         q = torch.cat([action_values[t].evaluate_actions(a).reshape(1) for t, a in zip(times, action, strict=True)])
@@ -364,13 +383,13 @@ class ACER(AsyncActorCritic, AsyncAgent):
         v: float,
         avg_action_distrib: Any,
     ) -> Tensor:
-        """The loss of the policy in one step, [1], entropy included.
+        """Loss of the policy in one step, [1], entropy included.
 
         Args:
             action: The action, [1, ...].
             advantage: Its advantage.
             action_distrib: The policy's distribution, of batch shape [1].
-            action_distrib_mu: That of the policy that acted; None if it is the same.
+            action_distrib_mu: Distribution of the policy that acted; None if it is the same.
             action_value: Q(s, .).
             v: Value of the state.
             avg_action_distrib: The average policy's distribution.
@@ -394,7 +413,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return pi_loss - self.beta * entropy
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """Values of states; with forbidden actions, the mean of the action values under the policy without them."""
+        """Values of states; if actions are masked, means of the action values under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
@@ -409,7 +428,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
 
 def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
-    """Probability of an action under one distribution, divided by that under another, [1]; None stands for the same."""
+    """Probability of an action divided by that under the policy that acted, [1]; 1 if `behaviour` is None."""
     if behaviour is None:
         return torch.ones(1)
     ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()

@@ -1,4 +1,4 @@
-"""The losses of ACER, pure functions, and its heads (Wang et al. 2016, arXiv:1611.01224)."""
+"""Losses of ACER, pure functions, and its heads (Wang et al. 2016, arXiv:1611.01224)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 class Targets(NamedTuple):
-    """What consecutive steps are learnt towards, without gradients; all [N].
+    """Targets of consecutive steps, without gradients; all [N].
 
     Attributes:
         q: Retrace target of Q(s, a).
@@ -49,15 +49,15 @@ def acer_targets(
     V + min(1, ratio) (Q_ret - Q).
 
     Args:
-        reward: [N].
-        discount: gamma, 0 after which the state is terminal, [N].
+        reward: Reward of each step, [N].
+        discount: gamma, or 0 where the step ended in a terminal state, [N].
         q: Q(s, a) of the actions taken, [N].
         value: V(s), [N].
         last_value: Value of the state after the last step, [1].
         ratio: Probability of each action under the policy that learns, divided by that under the one that acted, [N];
             None if they are the same.
-        action_size: Numbers in a continuous action; 1 for one of finitely many.
-        use_Q_opc: Whether advantages are those of Q_opc.
+        action_size: Numbers in a continuous action; 1 for discrete actions.
+        use_Q_opc: True to compute the advantages from Q_opc.
     """
     next_value = torch.cat([value[1:], last_value])
     trace = None if ratio is None else ratio.pow(1 / action_size)
@@ -68,7 +68,7 @@ def acer_targets(
 
 
 def _retrace(reward: Tensor, discount: Tensor, q: Tensor, next_value: Tensor, ratio: Tensor | None) -> Tensor:
-    """`retrace` of one column."""
+    """`retrace` of a single column."""
     reward, discount, q, next_value = (x.unsqueeze(1) for x in (reward, discount, q, next_value))
     ratio = None if ratio is None else ratio.unsqueeze(1)
     return retrace(reward, discount, q, next_value, ratio, torch.ones_like(reward, dtype=torch.bool)).squeeze(1)
@@ -86,8 +86,9 @@ def policy_loss(
     Args:
         distribution: Distributions of actions, of batch shape [N].
         action: Actions taken, [N, ...].
-        advantage: [N]; takes no gradient.
-        ratio: As of `acer_targets`.
+        advantage: Advantage of each action, [N]; takes no gradient.
+        ratio: Probability of each action under the policy that learns, divided by that under the one that acted, [N];
+            None if they are the same.
         truncation_threshold: c; None for no truncation.
     """
     weight = advantage
@@ -100,14 +101,14 @@ def policy_loss(
 def bias_correction(
     distribution: Any, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
 ) -> Tensor:
-    """What truncation leaves out of the loss of the policy, estimated by the critic (eq. 7, second term), [N].
+    """Correction of the truncated loss of the policy, estimated by the critic (eq. 7, second term), [N].
 
     -sum_a max(0, pi(a) - c mu(a)) (Q(a) - V) log pi(a) for categorical distributions, and for others
     -max(0, 1 - c mu(a') / pi(a')) (Q(a') - V) log pi(a') of one sample a' of pi.
 
     Args:
         distribution: Distributions of actions pi, of batch shape [N].
-        behaviour: Those of the policy that acted, mu.
+        behaviour: Distributions of the policy that acted, mu.
         action_value: Q(s, .), with `q_values` [N, n_actions] if distributions are categorical.
         value: V(s), [N].
         truncation_threshold: c.
@@ -129,21 +130,22 @@ def bias_correction(
 def within_trust_region(
     distribution: Any, average: Any, loss: Callable[[Any], Tensor], delta: float
 ) -> tuple[Tensor, Tensor]:
-    """A loss whose gradient hardly leads away from an average policy (arXiv:1611.01224, section 3.3).
+    """A loss whose gradient keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
 
-    The gradient is taken with respect to the statistics of the distributions (means and deviations; of categorical ones
-    the logarithms of the probabilities, in which the constraint is finite where probabilities vanish; the paper takes
-    the probabilities), projected by `trust_region_gradient`, and goes on from there.
+    The gradient is taken with respect to the statistics of the distributions, projected by `trust_region_gradient`, and
+    propagated from there. The statistics are means and deviations, or the logarithms of the probabilities of
+    categorical distributions. The paper takes the probabilities; with logarithms the constraint stays finite where
+    probabilities vanish.
 
     Args:
         distribution: Distributions of actions that are learnt, of batch shape [N].
-        average: Those of the average policy.
-        loss: Gives the loss of each row, [N], for distributions.
+        average: Distributions of the average policy.
+        loss: Function from distributions to the loss of each row, [N].
         delta: Bound of the linearised divergence.
 
     Returns:
-        A loss for each row, [N], which means nothing but its gradient; and the divergences KL(average || distribution),
-        [N], detached.
+        A loss for each row, [N], of which only the gradient has a meaning; and the divergences
+        KL(average || distribution), [N], detached.
     """
     statistics = parameters_of(distribution)
     leaves = [each.detach().requires_grad_(each.requires_grad) for each in statistics]
@@ -159,26 +161,26 @@ def within_trust_region(
 
 
 def _flat(tensors: Any) -> Tensor:
-    """Tensors [N, ...] side by side, [N, P]."""
+    """Tensors [N, ...], flattened and concatenated to [N, P]."""
     return torch.cat([tensor.flatten(1) for tensor in tensors], 1)
 
 
 def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bool) -> Tensor:
-    """(Q_ret - Q)**2 / 2, and (target - V)**2 / 2 if V is learnt by itself (arXiv:1611.01224, eq. 14), [N]."""
+    """(Q_ret - Q)**2 / 2, and (target - V)**2 / 2 if V is learnt separately (arXiv:1611.01224, eq. 14), [N]."""
     loss = half_square(targets.q - q)
     return loss + half_square(targets.value - value) if learns_value else loss
 
 
 @ignores_training
 class ACERDiscreteActionHead(nn.Module):
-    """Model of finitely many actions, whose value of a state is the mean of its action values.
+    """Model of discrete actions, whose value of a state is the mean of its action values.
 
     Args:
         pi: Policy, a module from observations to categorical distributions.
         q: Q-function, a module from observations to a `DiscreteActionValue`.
 
     Raises:
-        TypeError: If `q` takes actions, too; when it is called, if they give something else.
+        TypeError: If `q` takes actions, too; when the head is called, if `pi` or `q` gives something else.
     """
 
     def __init__(self, pi: nn.Module, q: nn.Module) -> None:
@@ -207,10 +209,10 @@ class ACERContinuousActionHead(nn.Module):
         pi: Policy, a module from observations to distributions of actions.
         v: Module from observations to V(s), [B, 1].
         adv: Module from (observations, actions) to A(s, a), [B, 1].
-        n: Samples of each evaluation.
+        n: Number of samples for each evaluation.
 
     Raises:
-        TypeError: When it is called, if the actions of `pi` are discrete.
+        TypeError: When the head is called, if the actions of `pi` are discrete.
     """
 
     def __init__(self, pi: nn.Module, v: nn.Module, adv: nn.Module, n: int = 5) -> None:
@@ -221,7 +223,7 @@ class ACERContinuousActionHead(nn.Module):
         self.n = n
 
     def forward(self, obs: Any) -> tuple[Any, SingleActionValue, Tensor]:
-        """The distribution of actions, Q(s, .), whose every evaluation draws anew, and V(s), [B, 1]."""
+        """The distribution of actions, Q(s, .), which draws new samples at every evaluation, and V(s), [B, 1]."""
         distribution, value = self.pi(obs), self.v(obs)
         if kind_of_actions(distribution) == "discrete":
             raise OutputError(

@@ -11,7 +11,7 @@ from pfrl_like.functions.losses import advantage_learning_target
 
 
 class AL(DQN):
-    """DQN whose targets take a part of the action gap off, so that the best action stands out from the others.
+    """DQN whose targets subtract a part of the action gap, so that the best action stands out from the others.
 
     Args:
         args: As `DQN`.
@@ -19,8 +19,8 @@ class AL(DQN):
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `alpha` is out of range, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: If `alpha` is not in [0, 1), or on values outside those that `DQN` names, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     def __init__(self, *args: Any, alpha: float = 0.9, **kwargs: Any) -> None:
@@ -34,10 +34,10 @@ class AL(DQN):
 
 
 def checked_alpha(alpha: float) -> float:
-    """The weight of an advantage, refused if out of range.
+    """Return `alpha`, the weight of an advantage, if it is in [0, 1).
 
     Raises:
-        ValueError: If it is not in [0, 1).
+        ValueError: If it is not.
     """
     if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
         raise ValueError(f"alpha is {alpha!r}, expected a number from 0 to below 1")

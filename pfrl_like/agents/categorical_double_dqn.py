@@ -5,6 +5,6 @@ from pfrl_like.agents.double_dqn import greedy_of_online
 
 
 class CategoricalDoubleDQN(CategoricalDQN):
-    """`CategoricalDQN` with the next action chosen by the online network (arXiv:1509.06461, eq. 4)."""
+    """`CategoricalDQN` in which the online network chooses the next action (arXiv:1509.06461, eq. 4)."""
 
     next_action = staticmethod(greedy_of_online)

@@ -10,12 +10,12 @@ from pfrl_like.functions.losses import categorical_projection, weighted_mean
 class CategoricalDQN(DQN):
     """DQN with a Q-function that gives a `DistributionalDiscreteActionValue`.
 
-    Arguments as `DQN`; `clip_delta` is accepted for PFRL's sake and ignored, since the loss is a cross entropy. What
-    the class adds to `DQN` is the check that the Q-function is of that kind.
+    The arguments are those of `DQN`; `clip_delta` is accepted for compatibility with PFRL and ignored, since the loss
+    is a cross entropy. The class adds to `DQN` only the check that the Q-function gives such action values.
 
     Raises:
-        TypeError: If it is of another one; of a network that does not declare what it gives, when a runner meets the
-            agent or at the first update.
+        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
+            seen when a run begins or at the first update.
     """
 
     value_type = DistributionalDiscreteActionValue
@@ -25,10 +25,10 @@ class CategoricalDQN(DQN):
 
 
 def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """Sum over the atoms, then "mean" or "sum" over the minibatch, of losses [B, n_atoms].
+    """Losses [B, n_atoms] summed over the atoms, with their "mean" or "sum" over the minibatch.
 
     Raises:
-        ValueError: On another `batch_accumulator`.
+        ValueError: If `batch_accumulator` is something else.
     """
     return weighted_mean(eltwise_loss.sum(1), None, batch_accumulator)
 
@@ -36,10 +36,10 @@ def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") ->
 def compute_weighted_value_loss(
     eltwise_loss: Tensor, batch_size: int, weights: Tensor, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """`compute_value_loss` with importance weights, [B]; `batch_size` is what the mean divides by.
+    """`compute_value_loss` with importance weights, [B]; the mean divides by `batch_size`.
 
     Raises:
-        ValueError: On another `batch_accumulator`.
+        ValueError: If `batch_accumulator` is something else.
     """
     loss = weighted_mean(eltwise_loss.sum(1), weights.to(eltwise_loss.device), batch_accumulator)
     return loss * (len(eltwise_loss) / batch_size) if batch_accumulator == "mean" else loss

@@ -18,8 +18,8 @@ from pfrl_like.utils.recurrent import is_recurrent
 class CrossQ(SoftActorCritic):
     """Soft Actor-Critic without target networks, for critics with batch normalisation.
 
-    A critic sees present and next states and actions as one batch, so that it normalises both alike; while the policy
-    learns, critics are in evaluation mode.
+    A critic evaluates present and next states and actions in one batch, so that it normalises both alike. While the
+    policy learns, the critics are in evaluation mode.
 
     Args:
         args: As `SoftActorCritic`, for instance with critics of `FCBNSAQFunction`. In the paper, Adam has beta1 = 0.5,
@@ -28,8 +28,9 @@ class CrossQ(SoftActorCritic):
         kwargs: As `SoftActorCritic`, but for `soft_update_tau`; of `recurrent` agents only the policy is recurrent.
 
     Raises:
-        ValueError: As `SoftActorCritic`.
-        TypeError: If a critic is recurrent or `soft_update_tau` is given, and as `SoftActorCritic`.
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the parts do not fit together, or on an
+            unknown keyword.
     """
 
     targets = NO_TARGETS
@@ -47,7 +48,7 @@ class CrossQ(SoftActorCritic):
                 )
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of the critics in the present states against their own values in the next ones."""
+        """Losses of the critics in the present states; the targets use their own values in the next states."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
@@ -59,6 +60,6 @@ class CrossQ(SoftActorCritic):
         return [critic_loss(value[:n], rows, next_value, reward, **self.loss_options) for value, rows in learning]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """As of `SoftActorCritic`, with the critics in evaluation mode."""
+        """Minimise the losses of policy and temperature, with the critics in evaluation mode; returns statistics."""
         with evaluating_readers_among(*self.critics):
             return super().policy_step(batch, step)

@@ -24,9 +24,9 @@ from pfrl_like.utils.checks import constructor_only, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' drawn from the target policy, where it is certain a' = mu'(s') (arXiv:1509.02971, eq. 5).
+    """Q'(s', a') with a' drawn from the target policy; a' = mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
 
-    Of an ensemble it is the least value.
+    For an ensemble it is the least value of its members.
     """
     next_action = distribution_of(target_policy, batch, next=True).sample()
     return least_next_value([*members_of(target_q_function)], batch, next_action)
@@ -57,32 +57,35 @@ class DDPG(OffPolicyActorCritic):
         q_func: Critic, called as `q_func((obs, action))`; it gives numbers [N, 1], or an action value of one action.
         actor_optimizer: Optimiser of the policy.
         critic_optimizer: Optimiser of the critic.
-        replay_buffer: As in `DQN`, like all arguments that are not named here.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
         gamma: Discount factor per step.
         explorer: Chooses the action in training, given a sample of the policy.
-        gpu: As in `DQN`.
-        replay_start_size: As in `DQN`.
-        minibatch_size: As in `DQN`.
-        update_interval: As in `DQN`.
-        target_update_interval: As in `DQN`, for the targets of policy and critic.
-        phi: As in `DQN`.
-        target_update_method: As in `DQN`.
-        soft_update_tau: As in `DQN`.
-        n_times_update: As in `DQN`.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the targets of policy and critic; a multiple of
+            `update_interval`.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
         recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
             stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: As in `DQN`.
-        logger: As in `DQN`.
-        batch_states: As in `DQN`.
-        burnin_action_func: Gives the actions in training until the first update; None leaves them to the policy. In
-            actors of other processes until they get the first parameters thereafter. Where actions are masked it has to
-            take the keyword `action_mask`, [n_actions].
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        device: As in `DQN`.
-        num_steps: As in `DQN`.
-        compile: Compile the whole update, as in `DQN`.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -140,40 +143,44 @@ class DDPG(OffPolicyActorCritic):
         self.saved_attributes = ("model", "target_model", "actor_optimizer", "critic_optimizer")
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`ddpg_next_value` of the targets."""
+        """`ddpg_next_value` of the target networks, and the rewards."""
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `ddpg_policy_loss`."""
+        """Minimise `ddpg_policy_loss`; returns statistics."""
         loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
         step("actor_optimizer", loss)
         return {"actor_loss": loss.detach(), "q": q}
 
     def compute_critic_loss(self, batch: Any) -> Tensor:
-        """The critic's loss, a scalar.
+        """Loss of the critic, a scalar.
 
         Args:
-            batch: What `batch_experiences` gives, or a `Batch`, of features.
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
         """
         ((loss, _, _),) = self.critic_losses(to_batch(batch))
         self.record({"critic_loss": loss.detach()})
         return loss
 
     def compute_actor_loss(self, batch: Any) -> Tensor:
-        """The policy's loss, a scalar; argument as of `compute_critic_loss`."""
+        """Loss of the policy, a scalar.
+
+        Args:
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+        """
         loss, q = ddpg_policy_loss(self.policy, self.q_func, to_batch(batch), self.batch_accumulator)
         self.record({"actor_loss": loss.detach(), "q": q})
         return loss
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """PFRL's `update`: a step on each loss."""
+        """Update as PFRL's `update` does, with one gradient step on each loss."""
         step = own_step(self)
         step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
         step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """As of `OffPolicyActorCritic`, with the critic's loss under PFRL's name."""
+        """Make all gradient steps of one update; returns the TD errors [N] and statistics, among them "critic_loss"."""
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 

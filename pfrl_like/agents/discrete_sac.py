@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities of all actions and their logarithms, both [N, n_actions]; 0 for the logarithm of nothing."""
+    """Probabilities of all actions and their logarithms, both [N, n_actions]; the logarithm of 0 counts as 0."""
     probs = distribution.probs
     return probs, torch.where(probs > 0, probs, 1.0).log()
 
@@ -28,7 +28,7 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 
     Args:
         policy: The policy, which gives categorical distributions.
-        target_critics: The critics' targets, which give a plain `DiscreteActionValue`.
+        target_critics: Target networks of the critics, which give a plain `DiscreteActionValue`.
         batch: Transitions or sequences.
         temperature: Weight of the entropy.
     """
@@ -42,10 +42,10 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 def discrete_sac_next_distribution(
     policy: Any, target_critics: Sequence[Any], batch: Batch
 ) -> tuple[Any, Tensor, Tensor]:
-    """Of an action drawn in the next state, the value under the critic that holds least of it.
+    """Value of an action drawn in the next state, by the critic that gives it the least value.
 
-    It is what critics of distributions bootstrap from: a mean over actions would be another distribution than that of
-    the returns. Over draws its mean is the policy's.
+    Critics of distributions bootstrap from it, since a mean over actions would be another distribution than that of the
+    returns. Over many draws its mean is the mean under the policy.
 
     Returns:
         An action value, the actions, [N], and their log-probabilities, [N].
@@ -79,15 +79,15 @@ def discrete_sac_policy_loss(
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory begins with the sequence."""
+    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory starts with the sequence."""
     return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):
     """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
 
-    Critics learn by half the squared TD error, as the paper has it; those of d3rlpy 2.8 learn by its Huber loss. The
-    rest of an update is the same but for the temperature, which d3rlpy's policy follows after its step.
+    Critics minimise half the squared TD error, as in the paper; those of d3rlpy 2.8 minimise its Huber loss. The rest
+    of an update is the same, except that the policy's loss in d3rlpy uses the temperature after the temperature's step.
 
     Args:
         args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a
@@ -96,8 +96,9 @@ class DiscreteSAC(SoftActorCritic):
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: As `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`, and, when a run begins, if a critic gives no `DiscreteActionValue`.
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword; when a run begins, if a critic does not
+            give a `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical
@@ -109,13 +110,13 @@ class DiscreteSAC(SoftActorCritic):
         """Refuse critics of state and action.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If there is one; the message names the argument.
         """
         for name, critic in self.critics_among(modules).items():
             check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, in the action taken."""
+        """`critic_loss` of each critic for the action taken."""
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
@@ -132,6 +133,6 @@ class DiscreteSAC(SoftActorCritic):
         return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss and entropies of `discrete_sac_policy_loss`; the temperature holds the entropies themselves."""
+        """Loss and entropies of `discrete_sac_policy_loss`; the temperature learns from the exact entropies."""
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

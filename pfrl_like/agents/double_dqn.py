@@ -17,6 +17,9 @@ def greedy_of_online(q_function: Any, batch: Batch) -> Tensor:
 
 
 class DoubleDQN(DQN):
-    """DQN whose next action is chosen by the online network and valued by the target network; arguments as `DQN`."""
+    """DQN in which the online network chooses the next action and the target network evaluates it.
+
+    The arguments are those of `DQN`.
+    """
 
     next_action = staticmethod(greedy_of_online)

@@ -5,6 +5,9 @@ from pfrl_like.agents.iqn import IQN
 
 
 class DoubleIQN(IQN):
-    """`IQN` with the next action chosen by the online network and valued by the target network; arguments as `IQN`."""
+    """`IQN` in which the online network chooses the next action and the target network evaluates it.
+
+    The arguments are those of `IQN`.
+    """
 
     next_action = staticmethod(greedy_of_online)

@@ -5,9 +5,9 @@ from pfrl_like.agents.pal import PAL
 
 
 class DoublePAL(PAL):
-    """`PAL` whose next action is chosen by the online network and valued by the target network; arguments as `PAL`.
+    """`PAL` in which the online network chooses the next action and the target network evaluates it.
 
-    The gaps are those of the target network, as in `PAL`.
+    The arguments are those of `PAL`. The gaps are those of the target network, as in `PAL`.
     """
 
     next_action = staticmethod(greedy_of_online)

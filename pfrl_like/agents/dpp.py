@@ -14,15 +14,15 @@ from pfrl_like.functions.losses import dynamic_policy_programming_target
 
 
 class AbstractDPP(DQN):
-    """DQN that learns action preferences: those of actions that are not the best sink ever further.
+    """DQN that learns action preferences, which keep falling for suboptimal actions.
 
-    The difference of an action's preference from the value of its state adds up over the moves of the target network.
-    Subclasses say what the value of a state is; arguments as `DQN`.
+    The difference between an action's preference and the value of its state adds up over the updates of the target
+    network. Subclasses define the value of a state. The arguments are those of `DQN`.
     """
 
     @abstractmethod
     def state_value(self, value: Any) -> Tensor:
-        """Value of each state by the preferences there, [B]."""
+        """Value of each state, computed from its preferences, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         """`dynamic_policy_programming_target` of the target network's values; chooses no next action."""
@@ -36,7 +36,7 @@ class AbstractDPP(DQN):
 
 
 class DPP(AbstractDPP):
-    """The value of a state is the mean of the preferences under softmax(eta * preferences), the paper's M_eta.
+    """Dynamic Policy Programming whose state value is the mean under softmax(eta * preferences), the paper's M_eta.
 
     Args:
         args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
@@ -44,8 +44,9 @@ class DPP(AbstractDPP):
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `eta` is not positive or infinite, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: If `eta` is not positive or is infinite, or on values outside those that `DQN` names, with the value
+            got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
@@ -61,7 +62,7 @@ class DPP(AbstractDPP):
 
 
 class DPPL(AbstractDPP):
-    """The value of a state is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
+    """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
 
     Args:
         args: As `DQN`; the Q-function has to give a `DiscreteActionValue`.
@@ -69,8 +70,9 @@ class DPPL(AbstractDPP):
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `eta` is not positive or infinite, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: If `eta` is not positive or is infinite, or on values outside those that `DQN` names, with the value
+            got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
@@ -86,7 +88,10 @@ class DPPL(AbstractDPP):
 
 
 class DPPGreedy(AbstractDPP):
-    """The value of a state is the largest preference, as of `DPP` with an infinite `eta`; arguments as `DQN`."""
+    """Dynamic Policy Programming whose state value is the largest preference, as in `DPP` with an infinite `eta`.
+
+    The arguments are those of `DQN`.
+    """
 
     def state_value(self, value: Any) -> Tensor:
         """Largest preference, [B]."""

@@ -1,4 +1,4 @@
-"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and with other Q-functions its distributional forms."""
+"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and its distributional forms, by other Q-functions."""
 
 import logging
 from collections import deque
@@ -33,7 +33,7 @@ Penalty = Callable[[Any, Batch], Tensor]
 
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are left out of what is greedy."""
+    """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are never greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
@@ -52,20 +52,20 @@ def dqn_loss(
     target: Target | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of Q-learning; the Q-function's output type says what is compared (values, atoms, quantiles).
+    """Loss of Q-learning; the type of the Q-function's output decides what is compared (values, atoms, quantiles).
 
     Args:
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Gives the action, [N], whose value in the next state is bootstrapped from; None for the greedy one
-            of the target network.
+        next_action: Function from Q-function and batch to the actions, [N], whose values in the next states are
+            bootstrapped from; None for the greedy actions of the target network.
         elementwise: Loss of one TD error, for Q-functions that give plain values.
         accumulator: "mean" or "sum" over the rows.
-        value_type: What the Q-function has to give.
-        target: Gives the targets, [N], of Q'(s, .), Q'(s', .), the value of the next state to bootstrap from, [N], and
-            the batch, Q' being the target network; None for the targets of Q-learning.
-        penalty: Gives what counts beside the loss of each row, [N], of Q(s, .) and the batch; None for nothing.
+        value_type: Type of action value that the Q-function has to give.
+        target: Function from Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N], and the batch
+            to the targets, [N], Q' being the target network; None for the targets of Q-learning.
+        penalty: Function from Q(s, .) and the batch to an additional loss of each row, [N]; None for none.
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
@@ -92,7 +92,7 @@ def dqn_loss(
 
 
 class DQN(OffPolicyAgent):
-    """Deep Q-Network agent. Any Q-function that gives an `ActionValue` with a `td_loss` will do.
+    """Deep Q-Network agent, for any Q-function that gives an `ActionValue` with a `td_loss`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -106,19 +106,19 @@ class DQN(OffPolicyAgent):
         update_interval: Steps between updates.
         target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
         clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
         soft_update_tau: How far a soft update moves, in (0, 1].
         n_times_update: Updates at each updating step.
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Told of updates that were refused.
+        logger: Logger of refused updates.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be
-            indexable then. Otherwise it is the replay buffer that has such an argument.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
         burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
         compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
             The second update compiles, and the second choice for each number of observations, in about half a minute
@@ -129,11 +129,11 @@ class DQN(OffPolicyAgent):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    #: What chooses the action that is bootstrapped from; None for the target network.
+    #: Function that chooses the action to bootstrap from, as in `dqn_loss`; None for the target network.
     next_action: NextAction | None = None
-    #: What makes the targets, as in `dqn_loss`; None for those of Q-learning.
+    #: Function that makes the targets, as in `dqn_loss`; None for those of Q-learning.
     target: Target | None = None
-    #: What counts beside the loss of each row, as in `dqn_loss`; None for nothing.
+    #: Function that gives an additional loss of each row, as in `dqn_loss`; None for none.
     penalty: Penalty | None = None
 
     loss_record: deque[float]
@@ -179,19 +179,19 @@ class DQN(OffPolicyAgent):
             setattr(self, name, module)
 
     def extra_modules(self) -> Mapping[str, torch.nn.Module]:
-        """Other modules that a variant learns by the same optimiser, by attribute."""
+        """Other modules that a variant learns with the same optimiser, by attribute."""
         return {}
 
     def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
         """Refuse a Q-function of state and action.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If there is one; the message names the argument.
         """
         check_takes_state("q_function", modules["q_function"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`dqn_loss` of this agent's networks, or what an overridden method of PFRL's puts in its place."""
+        """`dqn_loss` of this agent's networks, or the loss by an overridden method of PFRL's."""
         target = self.target
         if self.overridden_hooks:
             if "_compute_loss" in self.overridden_hooks and self.hooked_batch is None:
@@ -207,10 +207,10 @@ class DQN(OffPolicyAgent):
         return loss, td_error, {"loss": loss.detach(), "q": value}
 
     def _compute_loss(self, exp_batch: Any, errors_out: list[float] | None = None) -> Tensor:
-        """The loss, a scalar.
+        """Loss, a scalar.
 
         Args:
-            exp_batch: What `batch_experiences` gives, or a `Batch`, of features.
+            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
             errors_out: Cleared and filled with the absolute TD errors, if given.
         """
         batch = to_batch(exp_batch)
@@ -222,7 +222,11 @@ class DQN(OffPolicyAgent):
         return loss
 
     def _compute_target_values(self, exp_batch: Any) -> Tensor:
-        """The targets that Q(s, a) is compared with, [N]; argument as of `_compute_loss`."""
+        """Targets that Q(s, a) is compared with, [N].
+
+        Args:
+            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+        """
         batch = to_batch(exp_batch)
         next_q = action_values(self.target_model, batch, next=True)
         action = None if self.next_action is None else self.next_action(self.model, batch)
@@ -235,18 +239,18 @@ class DQN(OffPolicyAgent):
         """Learn from parts of episodes, as `update` of a recurrent agent does.
 
         Args:
-            episodes: What `sample_episodes` gives.
+            episodes: Episodes as `sample_episodes` returns them.
             errors_out: Cleared and filled with the largest absolute TD error of each, if given.
         """
         self.update(episodes, errors_out)
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """What the Q-function, or each of an ensemble, holds of observations and actions, [n_members, N]."""
+        """Values of observations and actions by the Q-function, or by each of an ensemble, [n_members, N]."""
         value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Refuse actions that are not those of the Q-function."""
+        """Refuse recorded actions that the Q-function is not made for."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
@@ -255,7 +259,7 @@ class DQN(OffPolicyAgent):
                 check_size(self, dataset, n_actions)
 
     def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a Q-function of another kind, an explorer of other actions, and an environment that has others."""
+        """Refuse a Q-function of another kind, and an explorer or environment with actions of another kind."""
         super().check_output(value, obs, action_space)
         check_explorer(self.explorer, kind_of_actions(value), self.acting_argument)
         if action_space is None:

@@ -7,9 +7,9 @@ from pfrl_like.agents.dqn import DQN
 class FQF(DQN):
     """DQN with a Q-function that gives a `FullyParametrizedActionValue`.
 
-    Arguments as `DQN`; `clip_delta` is without effect. The optimiser holds the fraction proposal as well, best with a
-    learning rate of its own: `pfrl_like.q_functions.fqf_parameter_groups`. What the class adds to `DQN` is the check
-    that the Q-function is of that kind. For example::
+    The arguments are those of `DQN`; `clip_delta` is without effect. The optimiser also holds the parameters of the
+    fraction proposal, best with a separate learning rate: `pfrl_like.q_functions.fqf_parameter_groups`. The class adds
+    to `DQN` only the check that the Q-function gives such action values. For example::
 
         features = nn.Sequential(nn.Linear(n_inputs, 64), nn.ReLU())
         fractions = nn.Sequential(CosineBasisLinear(64, 64), nn.ReLU())
@@ -18,11 +18,11 @@ class FQF(DQN):
         agent = FQF(q_function, optimizer, replay_buffer, gamma=0.99, explorer=explorer)
 
     The statistic `average_loss` may be negative: the loss of the fractions is a number with the right gradient, not a
-    distance, and their entropy is taken off.
+    distance, and their entropy is subtracted.
 
     Raises:
-        TypeError: If it is of another one; of a network that does not declare what it gives, when a runner meets the
-            agent or at the first update.
+        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
+            seen when a run begins or at the first update.
     """
 
     value_type = FullyParametrizedActionValue

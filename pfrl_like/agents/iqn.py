@@ -16,21 +16,23 @@ from pfrl_like.q_functions.quantile_q_functions import cosine_basis_functions as
 
 
 class IQN(DQN):
-    """DQN with a Q-function that gives an `ImplicitQuantileActionValue`, which has the loss.
+    """DQN with a Q-function that gives an `ImplicitQuantileActionValue`, which computes the loss.
 
     Args:
         args: As `DQN`; the Q-function is or holds an `ImplicitQuantileQFunction`, for which the numbers below are set.
-        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt. None leaves the number that the
-            Q-function was made with, which is 64 unless it was told otherwise.
-        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state; None likewise, 64.
-        quantile_thresholds_K: Fractions drawn for the greedy action; None likewise, 32.
+        quantile_thresholds_N: Number of fractions drawn for the quantiles that are learnt. None keeps the number that
+            the Q-function was made with, 64 by default.
+        quantile_thresholds_N_prime: Number of fractions drawn for the quantiles of the next state. None keeps the
+            number that the Q-function was made with, 64 by default.
+        quantile_thresholds_K: Number of fractions drawn for the greedy action. None keeps the number that the
+            Q-function was made with, 32 by default.
         act_deterministically: In evaluation act on K evenly spaced fractions, (i + 0.5) / K, instead of random ones.
         kwargs: As `DQN`; `clip_delta` is without effect.
 
     Raises:
-        ValueError: If one of the numbers is below 1, and as `DQN`.
-        TypeError: If a number is given to a Q-function that draws no fractions, if the Q-function gives something
-            else (at the first observation or update), and as `DQN`.
+        ValueError: If one of the numbers is below 1, or on values outside those that `DQN` names, with the value got.
+        TypeError: If a number is given for a Q-function that draws no fractions, if the Q-function gives something else
+            (at the first observation or update), if the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = ImplicitQuantileActionValue
@@ -67,7 +69,7 @@ class IQN(DQN):
 
 
 def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> Tensor:
-    """Quantile Huber loss of every pair, [B, N, N']: `quantile_huber_of_pairs`.
+    """Quantile Huber losses of all pairs, [B, N, N'], by `quantile_huber_of_pairs`.
 
     Args:
         y: Predicted quantiles, [B, N].
@@ -78,10 +80,10 @@ def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> T
 
 
 def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """Mean over N', sum over N, then "mean" or "sum" over the minibatch, of losses [B, N, N'].
+    """Losses [B, N, N'] averaged over N' and summed over N, with their "mean" or "sum" over the minibatch.
 
     Raises:
-        ValueError: On another `batch_accumulator`.
+        ValueError: If `batch_accumulator` is something else.
     """
     return weighted_mean(eltwise_loss.mean(2).sum(1), None, batch_accumulator)
 
@@ -90,6 +92,6 @@ def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_acc
     """`compute_value_loss` with importance weights, [B].
 
     Raises:
-        ValueError: On another `batch_accumulator`.
+        ValueError: If `batch_accumulator` is something else.
     """
     return weighted_mean(eltwise_loss.mean(2).sum(1), weights, batch_accumulator)

@@ -18,8 +18,8 @@ def munchausen_target(
 ) -> Tensor:
     """R + alpha * clip(tau * log pi(a|s), l_0, 0) + discount * tau * logsumexp(Q'(s', .) / tau), [N] (eq. 2).
 
-    pi is softmax(Q' / tau) over the allowed actions, whose soft value is what logsumexp gives. Of n steps the first
-    one's bonus counts.
+    pi is softmax(Q' / tau) over the allowed actions, and logsumexp gives its soft value. With n-step returns only the
+    first step's bonus counts.
 
     Args:
         value: Q'(s, .) of the target network.
@@ -37,20 +37,20 @@ def munchausen_target(
 
 
 class MunchausenDQN(DQN):
-    """DQN whose policy, a softmax of the values, is paid for being sure, and whose next values are soft.
+    """DQN that adds the scaled log-probability of its softmax policy to the reward and bootstraps from soft values.
 
-    It explores by its explorer and acts greedily in evaluation, as DQN does.
+    It explores with its explorer and acts greedily in evaluation, as DQN does.
 
     Args:
         args: As `DQN`; the Q-function gives a `DiscreteActionValue`.
         alpha: Weight of the scaled log-policy in the reward, from 0 (soft DQN) to 1.
-        entropy_temperature: tau, positive: the larger, the softer.
-        log_policy_min: l_0, negative: what the scaled log-policy is cut off at.
+        entropy_temperature: tau, positive; larger values make the policy softer.
+        log_policy_min: l_0, negative: lower bound of the scaled log-policy.
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: On values outside those named here, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: On values outside those named here and in `DQN`, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue

@@ -12,7 +12,7 @@ from pfrl_like.functions.losses import persistent_advantage_learning_target
 
 
 class PAL(DQN):
-    """`AL` that takes less off an action which is good in the next state too, which favours keeping to one action.
+    """`AL` that subtracts less for an action that is also good in the next state, which favours repeating actions.
 
     Args:
         args: As `DQN`.
@@ -20,8 +20,8 @@ class PAL(DQN):
         kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `alpha` is out of range, and as `DQN`.
-        TypeError: As `DQN`.
+        ValueError: If `alpha` is not in [0, 1), or on values outside those that `DQN` names, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     def __init__(self, *args: Any, alpha: float = 0.9, **kwargs: Any) -> None:
@@ -32,7 +32,7 @@ class PAL(DQN):
         """`persistent_advantage_learning_target` of the target network's values."""
         gap = -value.compute_advantage(batch.action)
         next_gap = -next_value.compute_advantage(batch.action)
-        if getattr(next_value, "action_mask", None) is not None:  # what is forbidden there cannot be kept to
+        if getattr(next_value, "action_mask", None) is not None:  # an action that is forbidden there cannot be repeated
             forbidden = next_value.without_forbidden(torch.zeros_like(next_value.q_values)).isneginf()
             next_gap = next_gap.masked_fill(forbidden.gather(1, batch.action.long().unsqueeze(1)).squeeze(1), torch.inf)
         return persistent_advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, next_gap, self.alpha)

@@ -35,14 +35,14 @@ def ppo_loss(
     value_func_coef: float = 1.0,
     entropy_coef: float = 0.01,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign turned round).
+    """Loss of a minibatch (arXiv:1707.06347, eq. 9, with the sign reversed).
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
         batch: Steps or sequences with `log_prob`, `value`, `advantage` and `returns`, of the policy that acted.
-        clip_eps: How far the ratio of probabilities pays off to leave 1.
-        clip_eps_vf: How far the value pays off to leave the one at the time of acting (Engstrom et al. 2020,
-            arXiv:2005.12729, section 3); None for no such bound.
+        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
+        clip_eps_vf: Distance from the old value beyond which the new one is clipped (Engstrom et al. 2020,
+            arXiv:2005.12729, section 3); None for no clipping.
         value_func_coef: Weight of the loss of the values, the mean of squared errors.
         entropy_coef: Weight of the entropy.
 
@@ -76,7 +76,7 @@ def ppo_objective(
     value_func_coef: float,
     entropy_coef: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`ppo_loss` of what a model gives for the steps, and the four coefficients.
+    """`ppo_loss` computed from the outputs of a model for the steps.
 
     Args:
         log_prob: Log-probability of each action, [N].
@@ -84,11 +84,11 @@ def ppo_objective(
         value: Values, [N].
         old_log_prob: Log-probabilities of the policy that acted, [N].
         old_value: Values at the time of acting, [N].
-        advantage: [N]; takes no gradient.
-        returns: What the values are learnt towards, [N].
+        advantage: Advantages, [N]; take no gradient.
+        returns: Targets of the values, [N].
         weight: Importance weight of each step, [N]; None for 1.
-        clip_eps: How far the ratio of probabilities pays off to leave 1.
-        clip_eps_vf: How far the value pays off to leave the old one; None for no such bound.
+        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
+        clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
         value_func_coef: Weight of the loss of the values.
         entropy_coef: Weight of the entropy.
 
@@ -119,8 +119,8 @@ class PPO(OnPolicyAgent):
     Args:
         model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
-        obs_normalizer: Normalises features; it learns from those that were collected, after the advantages have been
-            computed and before the model learns. None for no normalisation.
+        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
+            and before the gradient steps. None for no normalisation.
         gpu: CUDA device index; None or negative means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
@@ -129,25 +129,26 @@ class PPO(OnPolicyAgent):
         entropy_coef: Weight of the entropy bonus.
         update_interval: Steps to collect between updates, of all environments together.
         minibatch_size: Steps per minibatch.
-        epochs: How often each step is learnt from.
-        clip_eps: How far from 1 the ratio of probabilities is clipped.
-        clip_eps_vf: How far from the old value the new one is clipped; None for no clipping.
+        epochs: Number of times that an update learns from each step.
+        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
+        clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
         standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
         max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
         act_deterministically: In evaluation choose the most probable action instead of a sample.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        value_stats_window: Over how many values their mean is reported.
-        entropy_stats_window: The same for entropies.
-        value_loss_stats_window: The same for losses of the values, one for each minibatch.
-        policy_loss_stats_window: The same for losses of the policy.
+        value_stats_window: Number of values whose mean is reported.
+        entropy_stats_window: Number of entropies whose mean is reported.
+        value_loss_stats_window: Number of losses of the values, one for each minibatch, whose mean is reported.
+        policy_loss_stats_window: Number of losses of the policy, one for each minibatch, whose mean is reported.
         device: Device as text or `torch.device`, instead of `gpu`.
-        target_kl: End an update with the first epoch whose minibatches differ from the policy that acted by more than
-            this on average, in nats; None for never.
-        compile: Compile what is done with a minibatch, as in `DQN`; not recurrent. Other coefficients and bounds than
-            at first compile again.
-        logger: Told of updates that were refused.
+        target_kl: End an update after the first epoch whose minibatches differ on average by more than this, in nats,
+            from the policy that acted; None for no such limit.
+        compile: Compile the work on a minibatch (Adam, AdamW, RMSprop or SGD; not recurrent). The second minibatch
+            compiles, in about half a minute, and says so in the log (level INFO). A change of the coefficients or
+            bounds compiles again.
+        logger: Logger of refused updates.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -215,7 +216,7 @@ class PPO(OnPolicyAgent):
         self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Some epochs of steps on the `loss` of minibatches."""
+        """Make gradient steps on the `loss` of minibatches, for at most `epochs` epochs."""
         steps = self.evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
@@ -224,7 +225,7 @@ class PPO(OnPolicyAgent):
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
         step = self.gradient_steps["optimizer"]
         if self._compiled is not None and self.overridden_hooks:
-            check_not_compiled(self, True)  # they came to the class later
+            check_not_compiled(self, True)  # the hooks were overridden after construction
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
             for batch in minibatches:
@@ -246,7 +247,7 @@ class PPO(OnPolicyAgent):
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`ppo_loss` of a minibatch, or what an overridden `_lossfun` of PFRL's puts in its place.
+        """`ppo_loss` of a minibatch, or the loss by an overridden `_lossfun` of PFRL's.
 
         A subclass overrides it for another loss.
 
@@ -255,8 +256,8 @@ class PPO(OnPolicyAgent):
                 `returns`.
 
         Returns:
-            The scalar loss, and what is reported of it, detached: "policy_loss" and "value_loss", scalars, if they are
-            to be recorded, and "log_ratio", [N], the logarithms of the ratios, which `target_kl` and `compile` need.
+            The scalar loss, and detached statistics: "policy_loss" and "value_loss", scalars, if they are to be
+            recorded, and "log_ratio", [N], the logarithms of the ratios, which `target_kl` and `compile` need.
         """
         if self.overridden_hooks:
             return loss_of_lossfun(self, *policy_and_value(self.model, batch), batch)
@@ -275,7 +276,7 @@ class PPO(OnPolicyAgent):
         advs: Tensor,
         vs_teacher: Tensor,
     ) -> Tensor:
-        """The loss, a scalar.
+        """Loss, a scalar.
 
         Args:
             entropy: Entropies of the distributions of actions, [N].
@@ -284,7 +285,7 @@ class PPO(OnPolicyAgent):
             vs_pred_old: Values at the time of acting, [N, 1].
             log_probs_old: Log-probabilities of the policy that acted, [N].
             advs: Advantages, [N].
-            vs_teacher: What the values are learnt towards, [N, 1].
+            vs_teacher: Targets of the values, [N, 1].
         """
         loss, stats = ppo_objective(
             log_probs, entropy, vs_pred.squeeze(-1), log_probs_old, vs_pred_old.squeeze(-1), advs,
@@ -296,13 +297,13 @@ class PPO(OnPolicyAgent):
         return loss
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """The descent on a minibatch, for compilation; gives the logarithms of the ratios, [N], and the losses."""
+        """Make a gradient step on a minibatch, for compilation; returns the log-ratios, [N], and the losses."""
         loss, stats = self.loss(batch)
         step("optimizer", loss)
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the windows, NaN before the first value; minibatches learnt from; what values explain.
+        """Means over the windows (NaN before the first value), number of minibatches, and explained variance.
 
         "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, NaN where undefined.
         """

@@ -7,12 +7,12 @@ from pfrl_like.agents.dqn import DQN
 class QRDQN(DQN):
     """DQN with a Q-function that gives a `QuantileDiscreteActionValue`.
 
-    Arguments as `DQN`; `clip_delta` is without effect, since the loss is the quantile Huber loss. What the class adds
-    to `DQN` is the check that the Q-function is of that kind.
+    The arguments are those of `DQN`; `clip_delta` is without effect, since the loss is the quantile Huber loss. The
+    class adds to `DQN` only the check that the Q-function gives such action values.
 
     Raises:
-        TypeError: If it is of another one; of a network that does not declare what it gives, when a runner meets the
-            agent or at the first update.
+        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
+            seen when a run begins or at the first update.
     """
 
     value_type = QuantileDiscreteActionValue

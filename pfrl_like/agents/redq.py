@@ -16,25 +16,25 @@ from pfrl_like.utils.checks import check_counts
 class REDQ(SoftActorCritic):
     """Soft Actor-Critic with an ensemble of critics and many updates a step.
 
-    Targets are the least value of a few critics, drawn anew for each update; the policy follows the mean of all, and
-    learns once a step. With two critics that have dropout and layer normalisation (`DropoutFCSAQFunction`) it is DroQ.
-    Target networks are evaluated without dropout.
+    Targets are the least value of a few critics, drawn anew for each update. The policy follows the mean of all
+    critics, and learns once a step. With two critics that have dropout and layer normalisation
+    (`DropoutFCSAQFunction`) it is DroQ. Target networks are evaluated without dropout.
 
     Args:
-        policy: As in `SoftActorCritic`, like all arguments that are not named here.
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
         q_funcs: The critics, a list of at least two.
         policy_optimizer: Optimiser of the policy.
         q_func_optimizers: The optimisers of the critics.
-        replay_buffer: As in `SoftActorCritic`.
-        gamma: As in `SoftActorCritic`.
-        subset_size: Critics that are drawn for each update's targets, at most all.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        subset_size: Number of critics drawn for the targets of each update, at most all.
         n_times_update: Updates of the critics at each updating step.
         policy_update_delay: Updates of the critics for each one of the policy; None for `n_times_update`.
         kwargs: As `SoftActorCritic`, but for `compile`.
 
     Raises:
-        ValueError: On values outside those named here, and as `SoftActorCritic`.
-        TypeError: As `SoftActorCritic`.
+        ValueError: On values outside those named here, with the value got.
+        TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     policy_pool = staticmethod(average)
@@ -70,7 +70,7 @@ class REDQ(SoftActorCritic):
         )  # fmt: skip
 
     def bootstrap_critics(self) -> Sequence[Any]:
-        """Some of the targets, drawn from PyTorch's global stream, or all."""
+        """`subset_size` of the target critics, drawn from PyTorch's global stream."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):
             return critics

@@ -43,27 +43,26 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
 class REINFORCE(OnPolicyAgent):
     """Episodic REINFORCE agent; returns are not discounted.
 
-    An episode that was cut off has no return. It is thrown away, with a warning at the first one, unless
-    `learn_from_truncated`.
+    A truncated episode has no return. It is discarded, with a warning the first time, unless `learn_from_truncated`.
 
     Args:
         model: Module from observations to a distribution of actions.
-        optimizer: Optimiser of its parameters.
+        optimizer: Optimiser of the model's parameters.
         gpu: CUDA device index; None or negative means the CPU.
         beta: Weight of the entropy bonus.
         phi: Feature extractor applied to each observation once, when it is acted on.
-        batchsize: Episodes of each update.
+        batchsize: Episodes per update.
         act_deterministically: In evaluation choose the most probable action instead of a sample.
-        average_entropy_decay: How much of the reported mean of entropies a step leaves.
-        backward_separately: Go back through one episode after the other, which takes the memory of one. The gradients
-            are the same but for rounding.
+        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
+        backward_separately: Backpropagate through one episode at a time, which needs the memory of only one. The
+            gradients are the same up to rounding.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on whole episodes.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Told of the first episode that is thrown away, and of updates that were refused.
+        logger: Logger of the first episode that is discarded, and of refused updates.
         device: Device as text or `torch.device`, instead of `gpu`.
-        learn_from_truncated: Learn from episodes that were cut off as if they had ended there, for tasks whose time
-            limit is part of them.
+        learn_from_truncated: Learn from truncated episodes as if they had ended there, for tasks whose time limit is
+            part of the task.
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -74,12 +73,12 @@ class REINFORCE(OnPolicyAgent):
     value_type = Distribution
     _warned_of_cut_off = False
 
-    #: Of PFRL's methods below.
+    #: Attributes of PFRL's methods below.
     reward_sequences: list[list[float]] = []
     log_prob_sequences: list[list[Tensor]] = []
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
-    #: The episodes that they are learning from.
+    #: Episodes that these methods are learning from.
     hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
@@ -113,16 +112,16 @@ class REINFORCE(OnPolicyAgent):
         )  # fmt: skip
 
     def is_due(self) -> bool:
-        """Whether there are enough episodes to learn from."""
+        """True if there are enough episodes to learn from."""
         return self.rollout.n_ended >= self.batchsize
 
     def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Move the mean of entropies, of one environment after the other."""
+        """Update the running mean of entropies, one acting environment after the other."""
         for each in distribution.entropy()[acting].tolist():
             self.move_average("average_entropy", each)
 
     def cut_off(self, env_ids: Any, rows: Any) -> None:
-        """Throw the episodes away that were cut off after the steps in these rows, or take them for whole ones."""
+        """Discard the episodes that were truncated after the steps in these rows, or keep them as whole ones."""
         if len(rows) and not self.learn_from_truncated:
             if not self._warned_of_cut_off:
                 self._warned_of_cut_off = True
@@ -133,11 +132,11 @@ class REINFORCE(OnPolicyAgent):
             self.rollout.forget(rows)
 
     def update_from_rollout(self) -> None:
-        """Learn from the episodes that have ended, and forget these."""
+        """Learn from the episodes that have ended, and forget them."""
         self._learn_once(self.rollout.take(self.gamma, self.device))
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
+        """Make one gradient step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
         steps = episodes.steps
         columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
         reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
@@ -157,38 +156,40 @@ class REINFORCE(OnPolicyAgent):
         return returns, {"loss": loss.detach() / self.batchsize}
 
     def accumulate_grad(self) -> None:
-        """Add the gradient of the loss of the sequences below to that of the parameters, and forget the sequences.
+        """Add the gradient of the sequences' loss to that of the parameters, and forget the sequences.
 
-        A subclass that overrides one of these three methods is called as by PFRL: `batch_update` once with all
-        episodes, which calls `accumulate_grad`, or, if `backward_separately`, `accumulate_grad` with each episode and
-        then `update_with_accumulated_grad`. What is learnt from are attributes, lists with a list for each episode:
-        `log_prob_sequences` and `entropy_sequences` of tensors [1] with graph, and `reward_sequences` of numbers, which
-        begin with a 0, since PFRL's body leaves the first out. `n_backward` counts the calls before a step.
+        A subclass may override this method, `batch_update` or `update_with_accumulated_grad`; they are then called as
+        by PFRL. `batch_update` is called once with all episodes, and calls `accumulate_grad`. If `backward_separately`,
+        `accumulate_grad` is called with each episode, and then `update_with_accumulated_grad`.
+
+        The sequences are attributes, lists with a list for each episode: `log_prob_sequences` and `entropy_sequences`
+        of tensors [1] with graph, and `reward_sequences` of numbers, which begin with a 0, since PFRL's body leaves the
+        first out. `n_backward` counts the calls before a step.
         """
         accumulate_gradient(self)
 
     def batch_update(self) -> None:
-        """A step on the gradient of all episodes, see `accumulate_grad`."""
+        """Make a step on the gradient of all episodes; see `accumulate_grad`."""
         self.accumulate_grad()
         step_along_gradient(self)
 
     def update_with_accumulated_grad(self) -> None:
-        """A step on the gradient that is there, see `accumulate_grad`."""
+        """Make a step on the accumulated gradient; see `accumulate_grad`."""
         step_along_gradient(self)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The exponential mean of entropies, 0 before the first step."""
+        """Running mean of entropies; 0 before the first step."""
         return [("average_entropy", self.average_entropy)]
 
 
 def accumulated(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
-    """The sum of losses as a function of parameters that has the same value and gradient here, but little memory.
+    """Sum of losses, as a function of the parameters with the same value and gradient here that needs little memory.
 
-    Each graph is gone back through, and freed, before the next loss is asked for.
+    Each graph is backpropagated through, and freed, before the next loss is computed.
 
     Args:
         losses: Scalars.
-        params: What the gradient is taken for.
+        params: Parameters that the gradient is taken for.
     """
     total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
     for loss in losses:

@@ -31,13 +31,13 @@ from pfrl_like.utils.contexts import evaluating_readers
 def soft_next_value(
     policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
 ) -> tuple[Any, Tensor]:
-    """What a soft value in the next states is made of (arXiv:1812.05905, eq. 3 and section 6).
+    """Both parts of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
         policy: The policy, from which the next actions are drawn.
-        target_critics: The critics' targets.
+        target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        pool: Makes one action value of those of all critics.
+        pool: Combines the action values of all critics into one.
 
     Returns:
         Value of the next actions, an action value of one action, and their log-probabilities, [N].
@@ -47,9 +47,9 @@ def soft_next_value(
 
 
 def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
-    """Rewards with the entropy of the next state in them, [N]: `reward - discount * temperature * log_prob`.
+    """Rewards plus the entropy bonus of the next states, [N]: `reward - discount * temperature * log_prob`.
 
-    Added to `discount * Q(s', a')` it is the soft target, for critics of any form (arXiv:1812.05905, eq. 2 and 3).
+    Their sum with `discount * Q(s', a')` is the soft target, for critics of any form (arXiv:1812.05905, eq. 2 and 3).
     """
     return torch.addcmul(batch.reward, batch.discount, temperature * log_prob, value=-1)
 
@@ -70,7 +70,7 @@ def sac_policy_loss(
         batch: Transitions or sequences.
         temperature: Weight of the entropy; takes no gradient.
         accumulator: "mean" or "sum" over the rows.
-        pool: Makes one number for each row of those of all critics, [N].
+        pool: Combines the values of all critics into one number for each row, [N].
 
     Returns:
         The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
@@ -82,13 +82,13 @@ def sac_policy_loss(
 
 
 def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
-    """The policy's distributions, samples of them, and log-probabilities of these, [N].
+    """Distributions of the policy, samples of them, and log-probabilities of the samples, [N].
 
     Raises:
         ValueError: If the log-probabilities have another shape.
     """
     distribution = distribution_of(policy, batch, next=next)
-    has_both = hasattr(distribution, "rsample_with_log_prob")  # as the library's Gaussians, which are spared a call
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # like the library's Gaussians; saves a call
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -96,7 +96,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
 
 
 def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
-    """Entropy of each row, [N], by what was drawn where a formula is missing or costs as much as the update."""
+    """Entropy of each row, [N], estimated from the sample if a formula is missing or costs as much as the update."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
     entropy: Tensor = distribution.entropy()
@@ -106,7 +106,7 @@ def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
 @constructor_only("initial_temperature", "temperature_holder", "temperature_optimizer")
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class SoftActorCritic(OffPolicyActorCritic):
-    """Soft Actor-Critic.
+    """Soft Actor-Critic agent.
 
     Args:
         policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
@@ -115,34 +115,39 @@ class SoftActorCritic(OffPolicyActorCritic):
         q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic, None likewise.
-        replay_buffer: As in `TD3`, like all arguments that are not named here.
-        gamma: As in `TD3`.
-        gpu: As in `TD3`.
-        replay_start_size: As in `TD3`.
-        minibatch_size: As in `TD3`.
-        update_interval: As in `TD3`.
-        phi: As in `TD3`.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: As in `TD3`, also for the gradient of the temperature.
-        logger: As in `TD3`.
-        batch_states: As in `TD3`.
-        burnin_action_func: As in `TD3`.
-        initial_temperature: First temperature, positive; the only one without an `entropy_target`, when it may be 0.
-        entropy_target: Entropy that the policy is held at by learning the temperature; minus the number of actions is
-            usual. None keeps the temperature.
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
         temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: As in `TD3`.
-        further_q_func_optimizers: As in `TD3`.
-        n_times_update: As in `TD3`.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
         policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: As in `TD3`.
-        recurrent: As in `TD3`.
-        episodic_update_len: As in `TD3`.
-        device: As in `TD3`.
-        num_steps: As in `TD3`.
-        compile: As in `TD3`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -155,7 +160,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     needs_densities = True
     hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     acting_hook = "batch_select_greedy_action"
-    #: What the targets make of the critics' values, and what the policy follows.
+    #: How the critics' values are combined, for the targets and for the policy's loss.
     pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
@@ -217,29 +222,29 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self.multipliers["temperature"]())
 
     def make_multipliers(self) -> list[LagrangeMultiplier]:
-        """The weights of terms in its losses; the constructor calls it first."""
+        """Lagrange multipliers of the losses; the constructor calls it first."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
     def acting_copy(self) -> Any:
-        """As of the base; its multipliers are constants."""
+        """A copy that only chooses actions, on the CPU; its multipliers are constants."""
         acting = super().acting_copy()
         acting.multipliers = {name: each.constant() for name, each in self.multipliers.items()}
         return acting
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`soft_next_value` of the targets, and `soft_reward`."""
+        """`soft_next_value` of the target networks, and `soft_reward`."""
         with evaluating_readers(self.policy):
             next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
         return next_value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """As of `sac_policy_loss`."""
+        """`sac_policy_loss` of the agent's policy and critics."""
         pool = self.policy_pool
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on `policy_loss` and `temperature_loss`."""
+        """Minimise `policy_loss` and `temperature_loss`; returns statistics."""
         loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
         step("policy_optimizer", loss)
         if "update_temperature" not in self.overridden_hooks:
@@ -251,10 +256,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         return {"policy_loss": loss.detach(), "entropy": entropy}
 
     def update_q_func(self, batch: Any) -> None:
-        """A step on the loss of each critic.
+        """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: What `batch_experiences` gives, or a `Batch`, of features.
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -262,11 +267,18 @@ class SoftActorCritic(OffPolicyActorCritic):
         self.step_on_critics(batch)
 
     def update_policy_and_temperature(self, batch: Any) -> None:
-        """A step on the policy's loss, and on the temperature's; argument and errors as of `update_q_func`."""
+        """Make a gradient step on the policy's loss, and one on the temperature's.
+
+        Args:
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+
+        Raises:
+            NonFiniteError: If a loss or a gradient is NaN or infinite.
+        """
         self.step_on_policy(batch)
 
     def update_temperature(self, log_prob: Tensor) -> None:
-        """A step on `temperature_loss`.
+        """Make a gradient step on `temperature_loss`.
 
         Args:
             log_prob: Log-probabilities of the policy's actions, [N], without a gradient.
@@ -280,16 +292,16 @@ class SoftActorCritic(OffPolicyActorCritic):
         )
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
-        """An action of the policy for each of k raw observations, array [k, ...].
+        """Actions of the policy for k raw observations, array [k, ...].
 
         Args:
-            batch_obs: The observations.
+            batch_obs: k raw observations.
             deterministic: Take the mode of each distribution, not a sample.
         """
         return actions_of_policy(self, batch_obs, deterministic)
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """PFRL's `update`: the critics' step, that of policy and temperature, and the targets move."""
+        """Update as PFRL's `update` does: the critics, the policy and temperature if due, and the target networks."""
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
@@ -300,5 +312,5 @@ class SoftActorCritic(OffPolicyActorCritic):
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Number of updates, and the multipliers."""
+        """Number of updates of the policy, and the multipliers."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self.multipliers}}

@@ -1,4 +1,4 @@
-"""`StateQFunctionActor`: what acts by a Q-function and sends its steps through a pipe."""
+"""`StateQFunctionActor`, which acts with a Q-function and sends its steps through a pipe."""
 
 import logging
 from collections.abc import Callable
@@ -15,17 +15,17 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class StateQFunctionActor(Actor, metaclass=HookType):
-    """Acts as a `DQN` with the same Q-function and explorer does, and learns nothing.
+    """Acts like a `DQN` with the same Q-function and explorer, and learns nothing.
 
     Args:
-        pipe: Connection to who learns; see `Actor`.
+        pipe: Connection to the learner; see `Actor`.
         model: Module from observations to an `ActionValue`. It is used as it is, on the CPU.
         explorer: Chooses the action in training.
-        phi: Feature extractor applied to each observation; those sent are raw.
+        phi: Feature extractor applied to each observation; raw observations are sent.
         recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`.
-        logger: Told if the other end of the pipe goes away.
+        logger: Logs an error if the other end of the pipe goes away.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        episodic_update_len: Every how many steps of an episode the recurrent state is sent; None for only the first.
+        episodic_update_len: Steps of an episode between recurrent states that are sent; None for only the first.
 
     Raises:
         TypeError: If the parts do not fit together.

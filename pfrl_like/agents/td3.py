@@ -25,7 +25,7 @@ from pfrl_like.utils.checks import check_function, constructor_only, renamed
 
 
 def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
-    """Actions in [-1, 1] with Gaussian noise of scale 0.2, cut off at 0.5 (arXiv:1802.09477, eq. 14, section 6.1)."""
+    """Actions in [-1, 1] with Gaussian noise of scale 0.2, clipped at 0.5 (arXiv:1802.09477, eq. 14, section 6.1)."""
     noise = torch.clamp(0.2 * torch.randn_like(batch_action), -0.5, 0.5)
     return torch.clamp(batch_action + noise, -1, 1)
 
@@ -36,10 +36,10 @@ def td3_next_value(
     """Least value of `td3_next_action` under the target critics (arXiv:1802.09477, Algorithm 1).
 
     Args:
-        target_policy: The policy's target.
-        target_critics: The critics' targets.
+        target_policy: Target network of the policy.
+        target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        smoothing: Puts noise on a batch of actions.
+        smoothing: Adds noise to a batch of actions.
 
     Returns:
         An action value of one action for each row.
@@ -48,10 +48,10 @@ def td3_next_value(
 
 
 def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tensor], Tensor]) -> Tensor:
-    """The target policy's actions in the next states, with noise on them, [N, ...].
+    """Actions of the target policy in the next states, with noise added, [N, ...].
 
     Raises:
-        ValueError: If `smoothing` gives something else than actions of the same shape.
+        ValueError: If `smoothing` does not give actions of the same shape.
     """
     action = distribution_of(target_policy, batch, next=True).sample()
     next_action: Tensor = smoothing(action)
@@ -66,37 +66,43 @@ class TD3(OffPolicyActorCritic):
     """Twin Delayed Deep Deterministic Policy Gradient.
 
     Args:
-        policy: As in `DDPG`, like all arguments that are not named here.
-        q_func1: First critic, which the policy follows.
+        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action. The policy follows it.
         q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic, None likewise.
-        replay_buffer: As in `DDPG`.
-        gamma: As in `DDPG`.
-        explorer: As in `DDPG`.
-        gpu: As in `DDPG`.
-        replay_start_size: As in `DDPG`.
-        minibatch_size: As in `DDPG`.
-        update_interval: As in `DDPG`.
-        phi: As in `DDPG`.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
-        n_times_update: As in `DDPG`.
-        max_grad_norm: As in `DDPG`.
-        logger: As in `DDPG`.
-        batch_states: As in `DDPG`.
-        burnin_action_func: Gives the actions in training until the policy has learnt once; as in `DDPG`.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
         policy_update_delay: Updates of the critics for each one of the policy and the targets.
-        target_policy_smoothing_func: Puts noise on a batch of the target policy's actions.
+        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
         further_q_funcs: More critics; targets are the least value of all.
         further_q_func_optimizers: Their optimisers.
-        batch_accumulator: As in `DDPG`.
-        recurrent: As in `DDPG`.
-        episodic_update_len: As in `DDPG`.
-        act_deterministically: As in `DDPG`.
-        device: As in `DDPG`.
-        num_steps: As in `DDPG`.
-        compile: As in `DDPG`.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -110,7 +116,7 @@ class TD3(OffPolicyActorCritic):
     targets = Targets(moved="with policy")
     hooks_of_update = frozenset(["update_q_func", "update_policy"])
     acting_hook = "batch_select_onpolicy_action"
-    _more_critic_updates = 0  # than updates, by methods of PFRL's that are called more than once, or not at all
+    _more_critic_updates = 0  # critic updates minus updates, if PFRL's methods are called several times or never
 
     q_func1: Any
 
@@ -158,12 +164,12 @@ class TD3(OffPolicyActorCritic):
         self.target_policy_smoothing_func = target_policy_smoothing_func
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """`td3_next_value` of the targets."""
+        """`td3_next_value` of the target networks, and the rewards."""
         smoothing = self.target_policy_smoothing_func
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on the `policy_loss`."""
+        """Minimise `policy_loss`; returns statistics."""
         loss = self.policy_loss(batch)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
@@ -173,16 +179,20 @@ class TD3(OffPolicyActorCritic):
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """As of `OffPolicyActorCritic`, with those of the default smoothing."""
+        """Known bounds of the actions of the agent's parts, those of the default smoothing included.
+
+        Args:
+            distribution: Output of the policy for some observation.
+        """
         by_default = self.target_policy_smoothing_func is default_target_policy_smoothing_func
         smoothed = (-1.0, 1.0) if by_default else None
         return {**super().bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
 
     def update_q_func(self, batch: Any) -> None:
-        """A step on the loss of each critic.
+        """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: What `batch_experiences` gives, or a `Batch`, of features.
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -191,7 +201,14 @@ class TD3(OffPolicyActorCritic):
         self.q_func_n_updates += 1
 
     def update_policy(self, batch: Any) -> None:
-        """A step on the policy's loss; argument and errors as of `update_q_func`."""
+        """Make a gradient step on the policy's loss.
+
+        Args:
+            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+
+        Raises:
+            NonFiniteError: If a loss or a gradient is NaN or infinite.
+        """
         self.step_on_policy(batch)
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
@@ -199,27 +216,27 @@ class TD3(OffPolicyActorCritic):
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """PFRL's `update`: the critics' step, and by its turn that of the policy, after which the targets move."""
+        """Update as PFRL's `update` does: the critics, then, if it is due, the policy and the target networks."""
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
-        self._more_critic_updates -= 1  # for `update` counts one
+        self._more_critic_updates -= 1  # since `update` counts one
 
     def count_update(self) -> None:
-        """As of the base; the critics' updates are counted by `update_q_func`."""
+        """Count an update; `update_q_func` counts those of the critics."""
         super().count_update()
         self._more_critic_updates -= 1
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Numbers of updates."""
+        """Numbers of updates of the policy and of the critics."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
     policy_n_updates = renamed("n_policy_updates", "Updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:
-        """Updates of the critics."""
+        """Number of updates of the critics."""
         return self.optim_t + self._more_critic_updates
 
     @q_func_n_updates.setter

@@ -12,20 +12,21 @@ from pfrl_like.utils.checks import check_counts
 
 
 class TQC(SoftActorCritic):
-    """Soft Actor-Critic with critics of quantiles, the largest of which the targets leave out.
+    """Soft Actor-Critic with critics of quantiles; the targets leave the largest quantiles out.
 
     The policy follows the mean of all critics' quantiles.
 
     Args:
         args: As `SoftActorCritic`; the critics give a `QuantileDiscreteActionValue` of one action, such as a
             `QuantileFCSAQFunction`. More than two are given as `further_q_funcs`; the paper has five of 25 quantiles.
-        n_dropped: Quantiles that the targets leave out for each critic.
+        n_dropped: Number of quantiles that the targets leave out for each critic.
         kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: If `n_dropped` is negative, and as `SoftActorCritic`; when a run begins, or at the first update, if
-            no quantile is left.
-        TypeError: As `SoftActorCritic`, and if a critic gives no quantiles, when a run begins.
+        ValueError: If `n_dropped` is negative, or on values outside those that `SoftActorCritic` names, with the value
+            got; when a run begins, or at the first update, if no quantile is left.
+        TypeError: If the parts do not fit together, or on an unknown keyword; when a run begins, if a critic gives no
+            quantiles.
     """
 
     policy_pool = staticmethod(average)

@@ -25,12 +25,12 @@ from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
 
-#: What PFRL adds to a product that is divided by.
+#: Added to the divisor of the step, as in PFRL.
 _EPS = 1e-8
 
 
 def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -> Tensor:
-    """What the policy is to gain, the mean of ratio * A (arXiv:1502.05477, eq. 14) and the weighted entropy, a scalar.
+    """Objective of the policy: mean of ratio * A (arXiv:1502.05477, eq. 14) plus the weighted entropy, a scalar.
 
     Args:
         distribution: The policy's distributions of actions for the rows, [N].
@@ -51,21 +51,21 @@ def value_loss(vf: Any, batch: Batch) -> Tensor:
 def natural_step(
     gain: Tensor, kl: Tensor, params: Sequence[Tensor], *, max_kl: float, damping: float, max_iter: int
 ) -> Tensor:
-    """The step along the natural gradient that is `max_kl` away, to second order (arXiv:1502.05477, appendix C).
+    """Step along the natural gradient to a divergence of `max_kl`, to second order (arXiv:1502.05477, appendix C).
 
     Args:
-        gain: Scalar to be increased.
+        gain: Scalar to increase.
         kl: Divergence from the present policy, a scalar that is 0 and has the gradient 0 here.
-        params: What both depend on; all of them.
-        max_kl: How far to go, in nats.
-        damping: What is added to the diagonal of the Fisher matrix, the second derivative of `kl`.
-        max_iter: Most iterations of the conjugate gradient.
+        params: All parameters that both depend on.
+        max_kl: Divergence to move by, in nats.
+        damping: Number added to the diagonal of the Fisher matrix, the second derivative of `kl`.
+        max_iter: Largest number of iterations of the conjugate gradient.
 
     Returns:
-        Change of the parameters, one after the other, [n].
+        Change of the parameters, concatenated, [n].
 
     Raises:
-        ValueError: If one of them is a parameter that `gain` or `kl` does not depend on.
+        ValueError: If `gain` or `kl` does not depend on one of the parameters.
     """
     try:
         slope = _flat(torch.autograd.grad(kl, params, create_graph=True))
@@ -88,33 +88,33 @@ class TRPO(OnPolicyAgent):
     Args:
         policy: Module from observations to distributions of actions, twice differentiable.
         vf: Module from observations to values [B, 1], which shares no parameter with the policy.
-        vf_optimizer: Optimiser of its parameters.
-        obs_normalizer: Normalises features; it learns from those that were collected, after the advantages have been
-            computed and before policy and values learn. None for no normalisation.
+        vf_optimizer: Optimiser of the parameters of `vf`.
+        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
+            and before the gradient steps. None for no normalisation.
         gpu: CUDA device index; None or negative means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
         phi: Feature extractor applied to each observation once, when it is acted on.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Steps to collect between updates, of all environments together.
-        max_kl: How far the policy may move in an update, in nats, mean over the steps.
-        vf_epochs: How often the values learn from each step.
-        vf_batch_size: Steps of their minibatches.
+        max_kl: Largest divergence by which the policy moves in an update, in nats, mean over the steps.
+        vf_epochs: Number of times that the values learn from each step in an update.
+        vf_batch_size: Steps per minibatch of the values.
         standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: Policy and values have the interface of `pfrl_like.nn.Recurrent`, and are trained on sequences.
-        max_recurrent_sequence_len: Steps of the longest of them; None for whole episodes.
-        line_search_max_backtrack: How often a step is halved before it is given up.
-        conjugate_gradient_max_iter: Most iterations of the conjugate gradient.
-        conjugate_gradient_damping: What is added to the diagonal of the Fisher matrix.
+        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
+        line_search_max_backtrack: Number of times that a step is halved before it is given up.
+        conjugate_gradient_max_iter: Largest number of iterations of the conjugate gradient.
+        conjugate_gradient_damping: Number added to the diagonal of the Fisher matrix.
         act_deterministically: In evaluation choose the most probable action instead of a sample.
         max_grad_norm: Largest L2 norm of the gradient of the values' loss; None for no clipping.
-        value_stats_window: Over how many values their mean is reported.
-        entropy_stats_window: The same for entropies.
-        kl_stats_window: The same for the divergences of updates that were made.
-        policy_step_size_stats_window: The same for the shares of the full step that were taken, 0 where it was given
-            up.
-        logger: Told of each trial of the line search (level INFO), and of updates that were refused.
+        value_stats_window: Number of values whose mean is reported.
+        entropy_stats_window: Number of entropies whose mean is reported.
+        kl_stats_window: Number of divergences, of updates that were made, whose mean is reported.
+        policy_step_size_stats_window: Number of step sizes whose mean is reported, each the share of the full step that
+            was taken, 0 if the step was given up.
+        logger: Logger of each trial of the line search (level INFO), and of refused updates.
         device: Device as text or `torch.device`, instead of `gpu`.
 
     Raises:
@@ -187,7 +187,7 @@ class TRPO(OnPolicyAgent):
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """One step of the policy within the trust region, and some epochs of the values."""
+        """Make one step of the policy within the trust region, and `vf_epochs` epochs of steps of the values."""
         steps = self.evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
@@ -204,10 +204,10 @@ class TRPO(OnPolicyAgent):
         return advantage, stats
 
     def rollback(self, updates: int) -> None:
-        """Leave the counter, which counts the policy's steps: those that a GPU skips are of the values."""
+        """Keep the counter of updates, which counts steps of the policy; a GPU skips only steps of the values."""
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
-        """Move the policy as far as `max_kl` allows, and give "kl" and "policy_step_size"."""
+        """Move the policy as far as `max_kl` allows; returns "kl", if it moved, and "policy_step_size"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]
         # Recurrent layers of cuDNN can be differentiated only once.
         with torch.backends.cudnn.flags(enabled=False) if self.recurrent else contextlib.nullcontext():
@@ -236,12 +236,12 @@ class TRPO(OnPolicyAgent):
         return {"policy_step_size": gain.new_zeros(())}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the windows, NaN before the first value, and what values explain (as of `PPO`)."""
+        """Means over the windows (NaN before the first value), and the explained variance (see `PPO`)."""
         return [*self.window_means(), ("explained_variance", self.explained_variance)]
 
 
 def _check_apart(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
-    """Refuse a policy that has nothing to learn with, and values whose updates would move it out of its region."""
+    """Refuse a policy without trainable parameters, and values whose updates would move the policy."""
     of_policy = {id(param) for param in policy.parameters() if param.requires_grad}
     if not of_policy:
         raise ValueError("policy has no parameter that requires a gradient: thaw some with requires_grad_(True)")

@@ -1,4 +1,4 @@
-"""Explorers: for one environment and for a batch of them."""
+"""Explorers, for single environments and for batches of environments."""
 
 from pfrl_like.explorers.additive_gaussian import AdditiveGaussian
 from pfrl_like.explorers.additive_ou import AdditiveOU

@@ -1,4 +1,4 @@
-"""Gaussian noise on continuous actions."""
+"""Exploration by Gaussian noise on continuous actions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ from pfrl_like.utils.random import RandomSource
 
 
 class AdditiveGaussian(RandomExplorer):
-    """The greedy action plus Gaussian noise, clipped to bounds.
+    """Adds Gaussian noise to the greedy action and clips the result to bounds.
 
     Args:
         scale: Standard deviation, a number or an array of the action's shape.
         low: Lower bound of the result, a number or an array of the action's shape; None for no bound.
-        high: Upper bound, likewise.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        high: Upper bound of the result, a number or an array of the action's shape; None for no bound.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
         ValueError: If `scale` is negative or `low` above `high`.
@@ -37,7 +37,7 @@ class AdditiveGaussian(RandomExplorer):
         self.high = high
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action with noise.
+        """The greedy action plus noise.
 
         Raises:
             TypeError: If the action is an integer.
@@ -45,7 +45,7 @@ class AdditiveGaussian(RandomExplorer):
         return self._disturbed(continuous(self, greedy_action_func()))
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions with noise of their own each, [k, ...].
+        """The greedy actions, each plus its own noise, [k, ...].
 
         Raises:
             TypeError: If the actions are integers.

@@ -1,4 +1,4 @@
-"""Ornstein-Uhlenbeck noise on continuous actions."""
+"""Exploration by Ornstein-Uhlenbeck noise on continuous actions."""
 
 import logging
 from collections.abc import Callable
@@ -14,25 +14,25 @@ _LOGGER = logging.getLogger(__name__)
 
 
 class AdditiveOU(RandomExplorer):
-    """The greedy action plus an Ornstein-Uhlenbeck process x (Lillicrap et al. 2015, arXiv:1509.02971).
+    """Adds an Ornstein-Uhlenbeck process x to the greedy action (Lillicrap et al. 2015, arXiv:1509.02971).
 
-    At every step x += theta * (mu - x) + sigma * N(0, 1). Each environment has a process of its own, which goes on
-    from episode to episode.
+    At every step x += theta * (mu - x) + sigma * N(0, 1). Each environment has its own process, which continues from
+    episode to episode.
 
     Args:
         mu: Mean of the process.
         theta: Pull towards the mean.
         sigma: Scale of the noise, a number or an array of the action's shape.
         start_with_mu: Start at the mean; otherwise the start is drawn from the process's stationary distribution.
-        logger: Gets the noise at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        logger: Logger of the noise, at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Attributes:
-        ou_state: The noise of the latest step, float32: of one action's shape after `select_action`, [k, ...] after
-            `select_actions`; None before the first.
+        ou_state: Noise of the latest step, float32: the shape of one action after `select_action`, [k, ...] after
+            `select_actions`; None before the first step.
 
     Raises:
-        ValueError: If `sigma` is negative, or there is no stationary distribution to start from (`theta` not between
+        ValueError: If `sigma` is negative, or if there is no stationary distribution to start from (`theta` not between
             0 and 2).
     """
 
@@ -63,7 +63,7 @@ class AdditiveOU(RandomExplorer):
         self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # which environments have a process, [k]
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """The greedy action with the noise of the only process.
+        """The greedy action plus the noise of the only process.
 
         Raises:
             TypeError: If the action is an integer.
@@ -73,9 +73,9 @@ class AdditiveOU(RandomExplorer):
         return noisy[0]
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The greedy actions with the noise of a process each, [k, ...].
+        """The greedy actions, each plus the noise of its own process, [k, ...].
 
-        Another number of environments, or another shape of action, starts all processes anew.
+        A different number of environments, or a different shape of action, restarts all processes.
 
         Raises:
             TypeError: If the actions are integers.
@@ -124,7 +124,7 @@ class AdditiveOU(RandomExplorer):
     def evolve(self) -> None:
         """Move `ou_state` by one step.
 
-        An override, or a function that is assigned to an explorer, moves it in another way. It is called once for each
+        An override, or a function assigned to an explorer, may move it in another way. It is then called once for each
         process that moves, with an `ou_state` of one action's shape.
         """
         state: Any = self.ou_state
@@ -132,15 +132,15 @@ class AdditiveOU(RandomExplorer):
         self.ou_state = state + (drift + self.source.normal(size=state.shape, loc=0, scale=self.sigma))
 
     def state_dict(self) -> dict[str, Any]:
-        """The processes, and the generator if it is the explorer's own."""
+        """State of the processes, and of the generator if the explorer has its own."""
         ou_state = None if self.ou_state is None else self.ou_state.tolist()
         return {**super().state_dict(), "ou_state": ou_state, "begun": self._begun.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave.
+        """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If it comes from another kind of explorer.
+            ValueError: If the state comes from another kind of explorer.
         """
         state = dict(state)
         if not {"ou_state", "begun"} <= state.keys():
@@ -154,5 +154,5 @@ class AdditiveOU(RandomExplorer):
         return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"
 
 
-#: What moves the processes of all environments at once.
+#: The default `evolve`, which moves the processes of all environments at once.
 _EVOLVE = AdditiveOU.evolve

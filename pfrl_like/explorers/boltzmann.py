@@ -13,11 +13,11 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Boltzmann(RandomExplorer):
-    """Discrete actions with probabilities proportional to exp(Q(s, a) / T); forbidden actions have none.
+    """Draws discrete actions with probabilities proportional to exp(Q(s, a) / T); 0 for forbidden actions.
 
     Args:
-        T: Temperature, above 0; the larger, the more random.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        T: Temperature, above 0; larger values make actions more random.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
         ValueError: If `T` is not positive.
@@ -32,10 +32,10 @@ class Boltzmann(RandomExplorer):
         self.T = T
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """A random action for the one row of `action_value`.
+        """A random action for the only row of `action_value`.
 
         Raises:
-            TypeError: If `action_value` is no `DiscreteActionValue`.
+            TypeError: If `action_value` is not a `DiscreteActionValue`.
         """
         return self._draw(action_value, np.arange(1))[0]
 
@@ -43,7 +43,7 @@ class Boltzmann(RandomExplorer):
         """A random action for each of k rows, [k].
 
         Raises:
-            TypeError: If `action_value` is no `DiscreteActionValue`.
+            TypeError: If `action_value` is not a `DiscreteActionValue`.
         """
         rows = active_rows(active, len(greedy_actions))
         actions = np.array(greedy_actions)
@@ -61,7 +61,7 @@ class Boltzmann(RandomExplorer):
             probs = torch.softmax(logits, 1).cpu().numpy()[rows]
         cumulative = probs.astype(np.float64).cumsum(1)
         cumulative /= cumulative[:, -1:]
-        # The first action whose cumulative probability exceeds the draw, which is how np.random.choice chooses.
+        # The first action whose cumulative probability exceeds the draw, as in np.random.choice.
         drawn: NDArray[np.int64] = (cumulative <= self.source.random((len(rows), 1))).sum(1)
         return drawn
 

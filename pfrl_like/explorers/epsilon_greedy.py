@@ -1,4 +1,4 @@
-"""Random exploration: epsilon-greedy with constant, linearly and exponentially decaying epsilon."""
+"""Epsilon-greedy explorers with constant, linearly and exponentially decaying epsilon; the base of random explorers."""
 
 import logging
 from abc import abstractmethod
@@ -22,7 +22,7 @@ class RandomExplorer(Explorer):
         rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
-        TypeError: If `rng` is something else.
+        TypeError: If `rng` is neither a NumPy generator nor None.
     """
 
     def __init__(self, rng: RandomSource = None) -> None:
@@ -31,18 +31,19 @@ class RandomExplorer(Explorer):
 
     @property
     def source(self) -> Any:
-        """What to call `random` and `normal` of."""
+        """Source of random numbers, with `random` and `normal`."""
         return np.random if self.rng is None else self.rng
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the explorer's own generator, if it has one."""
+        """State of the explorer's own generator; empty if it has none."""
         return {} if self.rng is None else {"rng": plain_state(get_rng_state(self.rng))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave.
+        """Restore the state that `state_dict` returned.
 
         Raises:
-            ValueError: If it comes from another kind of explorer, or one of the two draws from the global stream.
+            ValueError: If the state comes from another kind of explorer, or if only one of the two explorers draws from
+                the global stream.
         """
         state = dict(state)
         rng = state.pop("rng", None)
@@ -51,15 +52,15 @@ class RandomExplorer(Explorer):
 
 
 def active_rows(active: Any, k: int) -> NDArray[np.int64]:
-    """Indices of the environments that act, of k."""
+    """Indices of the environments that act, among k."""
     return np.arange(k) if active is None else np.flatnonzero(active)
 
 
 def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
-    """The greedy actions as an array that noise can be added to.
+    """The greedy actions as a floating-point array, to which noise can be added.
 
     Raises:
-        TypeError: If they are integers.
+        TypeError: If they are not floating-point numbers.
     """
     actions = np.asarray(greedy_actions)
     if actions.dtype.kind != "f":
@@ -71,19 +72,19 @@ def continuous(explorer: Explorer, greedy_actions: Any) -> NDArray[Any]:
 
 
 class EpsilonGreedy(RandomExplorer):
-    """Base of the epsilon-greedy explorers: with probability epsilon a random action, else the greedy one.
+    """Base of the epsilon-greedy explorers: a random action with probability epsilon, otherwise the greedy one.
 
-    Where the action value has an `action_mask`, a random action is drawn from the allowed ones and
+    If the action value has an `action_mask`, a random action is drawn from the allowed actions and
     `random_action_func` is not called.
 
     Args:
-        epsilon: Its first value, from 0 to 1.
-        random_action_func: Function without arguments that gives a random action.
-        logger: Gets each choice at debug level.
-        rng: See `RandomExplorer`.
+        epsilon: Initial value, from 0 to 1.
+        random_action_func: Function without arguments that returns a random action.
+        logger: Logger of each choice, at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Attributes:
-        epsilon: The value at the latest choice.
+        epsilon: Value at the latest choice.
     """
 
     reads_action_value = False
@@ -103,7 +104,7 @@ class EpsilonGreedy(RandomExplorer):
         """Epsilon after t steps."""
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
-        """A random action with probability epsilon, else the greedy one."""
+        """A random action with probability epsilon, otherwise the greedy one."""
         self.epsilon = self.compute_epsilon(t)
         explores = self.source.random() < self.epsilon
         action = self._random_action(action_value, 0) if explores else greedy_action_func()
@@ -112,7 +113,7 @@ class EpsilonGreedy(RandomExplorer):
         return action
 
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
-        """The same for each of k environments: one draw each, and a random action only where it is needed."""
+        """An action for each of k environments: one draw each, and a random action only where it is needed."""
         self.epsilon = self.compute_epsilon(t)
         n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
         explores = (self.source.random(n_draws) < self.epsilon).nonzero()[0]
@@ -143,7 +144,7 @@ class EpsilonGreedy(RandomExplorer):
 
 
 def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
-    """Refuse what cannot stand in the place of a greedy action."""
+    """Refuse a random action that cannot replace a greedy one."""
     kind = np.min_scalar_type(action)
     if np.shape(action) != actions.shape[1:] or not np.can_cast(kind, actions.dtype, "same_kind"):
         raise ValueError(
@@ -157,9 +158,9 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
 
     Args:
         epsilon: Probability of a random action; may be changed at any time.
-        random_action_func: Function without arguments that gives a random action.
-        logger: Gets each choice at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        random_action_func: Function without arguments that returns a random action.
+        logger: Logger of each choice, at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
         ValueError: If `epsilon` is not from 0 to 1.
@@ -177,20 +178,20 @@ class ConstantEpsilonGreedy(EpsilonGreedy):
         super().__init__(_probability("epsilon", epsilon), random_action_func, logger, rng)
 
     def compute_epsilon(self, t: int) -> float:
-        """The constant."""
+        """The constant epsilon."""
         return self.epsilon
 
 
 class LinearDecayEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy whose epsilon falls in a straight line and then stays.
+    """Epsilon-greedy with an epsilon that decays linearly and then stays constant.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Epsilon from step `decay_steps` on.
-        decay_steps: Length of the decay in steps; 0 starts at the end.
-        random_action_func: Function without arguments that gives a random action.
-        logger: Gets each choice at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        decay_steps: Length of the decay in steps; with 0 epsilon is `end_epsilon` from the start.
+        random_action_func: Function without arguments that returns a random action.
+        logger: Logger of each choice, at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
         ValueError: If an epsilon is not from 0 to 1 or `decay_steps` is negative.
@@ -222,18 +223,18 @@ class LinearDecayEpsilonGreedy(EpsilonGreedy):
 
 
 class ExponentialDecayEpsilonGreedy(EpsilonGreedy):
-    """Epsilon-greedy whose epsilon is multiplied by a factor at every step, down to a floor.
+    """Epsilon-greedy with an epsilon that is multiplied by a factor at every step, down to a minimum.
 
     Args:
         start_epsilon: Epsilon at step 0.
         end_epsilon: Smallest epsilon.
-        decay: The factor, between 0 and 1.
-        random_action_func: Function without arguments that gives a random action.
-        logger: Gets each choice at debug level.
-        rng: NumPy generator to draw from; None is the global NumPy stream.
+        decay: Factor per step, between 0 and 1.
+        random_action_func: Function without arguments that returns a random action.
+        logger: Logger of each choice, at debug level.
+        rng: NumPy generator to draw from; None is the global NumPy stream, looked up at every draw.
 
     Raises:
-        ValueError: If an epsilon is not from 0 to 1 or `decay` not between them.
+        ValueError: If an epsilon is not from 0 to 1, or `decay` is not between 0 and 1.
         TypeError: If `random_action_func` cannot be called.
     """
 

@@ -1,4 +1,4 @@
-"""No exploration."""
+"""Greedy choice of actions, without exploration."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ from pfrl_like.explorer import Explorer
 
 
 class Greedy(Explorer):
-    """Always the greedy action."""
+    """Always chooses the greedy action."""
 
     reads_action_value = False
 

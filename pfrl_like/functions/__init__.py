@@ -1,4 +1,4 @@
-"""Pure functions of tensors: targets and losses."""
+"""Pure functions of tensors: losses, targets and returns."""
 
 from pfrl_like.functions.bound_by_tanh import bound_by_tanh
 from pfrl_like.functions.losses import (

@@ -1,4 +1,4 @@
-"""Masks of allowed actions, and numbers of which those of forbidden ones are taken out."""
+"""Masks of allowed actions, and removal of forbidden actions from values and logits."""
 
 from typing import Any
 
@@ -8,36 +8,36 @@ from torch import Tensor
 
 
 def as_action_mask(action_mask: Any, shape: torch.Size, device: torch.device) -> Tensor:
-    """A mask as a tensor of the shape of the numbers that it belongs to.
+    """A mask as a bool tensor of the given shape.
 
     Args:
         action_mask: True where an action is allowed, tensor, array or list, [..., n_actions] or [n_actions].
-        shape: Shape that is asked for, [..., n_actions].
-        device: Where it is to be.
+        shape: Shape of the result, that of the numbers which the mask belongs to, [..., n_actions].
+        device: Device of the result.
 
     Returns:
-        Of the given shape, bool.
+        The mask, of the given shape, bool.
 
     Raises:
         ValueError: If its shape does not fit.
     """
     mask = action_mask if torch.is_tensor(action_mask) else torch.from_numpy(np.array(action_mask, dtype=bool))
-    if mask.shape != shape and mask.shape != shape[-1:]:  # in a trace sizes are tensors, which no set takes for equal
+    if mask.shape != shape and mask.shape != shape[-1:]:  # in a trace sizes are tensors, which a set never merges
         expected = " or ".join(map(str, dict.fromkeys((tuple(shape), tuple(shape[-1:])))))
         raise ValueError(f"action_mask has shape {tuple(mask.shape)}, expected {expected}")
     return mask.to(device, torch.bool).expand(shape)
 
 
 def without_forbidden(numbers: Tensor, action_mask: Tensor, least: float = -torch.inf) -> Tensor:
-    """The same numbers with another in the place of those of forbidden actions.
+    """Numbers with those of forbidden actions replaced by `least`.
 
     Args:
         numbers: Values or logits, [..., n_actions].
-        action_mask: True where an action is allowed, [..., n_actions], bool. A row that allows nothing (a terminal
-            state has nothing to choose) counts as allowing everything.
-        least: What forbidden actions get.
+        action_mask: True where an action is allowed, [..., n_actions], bool. A row that allows nothing, as in a
+            terminal state, counts as allowing everything.
+        least: Replacement for the numbers of forbidden actions.
 
     Returns:
-        Of the shape of `numbers`.
+        Numbers of the same shape.
     """
     return numbers.masked_fill(~(action_mask | ~action_mask.any(-1, keepdim=True)), least)

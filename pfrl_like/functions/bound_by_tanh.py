@@ -1,4 +1,4 @@
-"""Numbers squeezed into an interval."""
+"""Bounding of numbers to an interval by tanh."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ from torch import Tensor
 
 
 def bound_by_tanh(x: Tensor, low: Any, high: Any) -> Tensor:
-    """tanh(x) * (high - low) / 2 + (high + low) / 2: values of [low, high], the middle for 0.
+    """tanh(x) * (high - low) / 2 + (high + low) / 2: values in [low, high], the middle for 0.
 
     Args:
         x: Any numbers, [..., n].
-        low: Smallest values, tensor, array or number, [n] or what else broadcasts; finite.
-        high: Largest values, likewise.
+        low: Smallest values, tensor, array or number, [n] or anything that broadcasts; finite.
+        high: Largest values, tensor, array or number, [n] or anything that broadcasts; finite.
 
     Returns:
         Values of the shape, dtype and device of `x`.

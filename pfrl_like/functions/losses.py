@@ -1,4 +1,4 @@
-"""Losses and targets: of temporal differences, of distributions of returns, of policies; how they become one number."""
+"""Losses and targets of TD errors, return distributions and policies, and the reduction of losses to a scalar."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,8 +9,8 @@ from torch import Tensor
 def huber(error: Tensor) -> Tensor:
     """Huber loss: error**2 / 2 up to 1, |error| - 1/2 beyond (Huber 1964, doi:10.1214/aoms/1177703732).
 
-    Its derivative is the error clipped to [-1, 1], and it is written so that backward computes just that, which is
-    faster than `torch.nn.functional.huber_loss`. It can be differentiated once; second derivatives come out wrong.
+    Its derivative is the error clipped to [-1, 1]. The backward pass computes just that, which is faster than
+    `torch.nn.functional.huber_loss`. It can be differentiated only once: second derivatives are wrong.
 
     Args:
         error: Any shape.
@@ -33,12 +33,12 @@ def half_square(error: Tensor) -> Tensor:
 
 
 def expectile(error: Tensor, tau: float) -> Tensor:
-    """Asymmetric squared loss |tau - 1{error < 0}| * error**2, whose least mean is at the tau-expectile.
+    """Asymmetric squared loss |tau - 1{error < 0}| * error**2, whose mean is least at the tau-expectile.
 
     (Newey and Powell 1987, doi:10.2307/1911031; arXiv:2110.06169, section 4.)
 
     Args:
-        error: What is predicted minus the prediction, any shape.
+        error: Target minus prediction, any shape.
         tau: In (0, 1); 1/2 gives half the squared error.
 
     Returns:
@@ -57,8 +57,8 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
     Args:
         prediction: Predicted quantiles, [B, N].
         target: Samples or quantiles of the target, [B, M].
-        tau: Which quantiles are predicted, in (0, 1), [B, N] or [N].
-        mass: Probability of each target, with which it counts in the average, [B, M]; None for the same, 1 / M.
+        tau: Fractions of the predicted quantiles, in (0, 1), [B, N] or [N].
+        mass: Probability of each target, its weight in the average, [B, M]; None for 1 / M each.
 
     Returns:
         [B].
@@ -68,14 +68,23 @@ def quantile_huber(prediction: Tensor, target: Tensor, tau: Tensor, mass: Tensor
 
 
 def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> Tensor:
-    """The losses of all pairs that `quantile_huber` adds up, [B, N, M]; arguments as there."""
+    """Quantile Huber losses of all pairs, which `quantile_huber` sums up.
+
+    Args:
+        prediction: Predicted quantiles, [B, N].
+        target: Samples or quantiles of the target, [B, M].
+        tau: Fractions of the predicted quantiles, in (0, 1), [B, N] or [N].
+
+    Returns:
+        [B, N, M].
+    """
     error = target.unsqueeze(1) - prediction.unsqueeze(2)
     weight = (tau.unsqueeze(-1) - (error.detach() < 0).to(error.dtype)).abs()
     return weight * huber(error)
 
 
 def bootstrap_weight(like: Tensor) -> Tensor:
-    """0 or 2 at random, in the shape of `like`: each row counts double or not at all (Owen 2012, arXiv:1106.2125)."""
+    """Random weights 0 or 2, in the shape of `like`: a row counts double or not at all (Owen 2012, arXiv:1106.2125)."""
     return torch.randint_like(like, 2) * 2
 
 
@@ -94,7 +103,7 @@ def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str =
         A scalar.
 
     Raises:
-        ValueError: On another `accumulator`.
+        ValueError: If `accumulator` is something else.
     """
     if weight is not None:
         loss = loss * weight
@@ -106,16 +115,16 @@ def weighted_mean(loss: Tensor, weight: Tensor | None = None, accumulator: str =
 
 
 def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean") -> Tensor:
-    """Huber loss, or half the square, of the errors of a minibatch, as one number.
+    """Mean or sum, over a minibatch, of the Huber loss or half the square of the errors.
 
     Args:
         y: Predictions, [B] or [B, 1].
-        t: Targets, likewise.
+        t: Targets, [B] or [B, 1].
         clip_delta: Huber loss if True, half the squared error otherwise.
         batch_accumulator: "mean" or "sum" over the minibatch.
 
     Raises:
-        ValueError: On another `batch_accumulator`.
+        ValueError: If `batch_accumulator` is something else.
     """
     return weighted_mean(_losses(y, t, clip_delta), None, batch_accumulator)
 
@@ -123,7 +132,7 @@ def compute_value_loss(y: Tensor, t: Tensor, clip_delta: bool = True, batch_accu
 def compute_weighted_value_loss(
     y: Tensor, t: Tensor, weights: Tensor, clip_delta: bool = True, batch_accumulator: str = "mean"
 ) -> Tensor:
-    """`compute_value_loss` with each loss times its importance weight, [B], wherever the weights are."""
+    """`compute_value_loss` with importance weights, [B], on any device."""
     losses = _losses(y, t, clip_delta)
     return weighted_mean(losses, weights.to(losses.device), batch_accumulator)
 
@@ -134,10 +143,10 @@ def _losses(y: Tensor, t: Tensor, clip_delta: bool) -> Tensor:
 
 
 def exponential_weight(advantage: Tensor, temperature: float, max_weight: float) -> Tensor:
-    """How much an action counts in advantage-weighted regression, min(exp(A / T), w).
+    """Weight of an action in advantage-weighted regression, min(exp(A / T), w).
 
-    Imitation with these weights leads to the policy of the largest advantage within a divergence of the one that acted
-    (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
+    Imitation with these weights leads to the policy with the largest advantage within a bounded divergence from the
+    policy that acted (arXiv:1910.00177, section 3; arXiv:2006.09359, section 4; arXiv:2110.06169, section 4.3).
 
     Args:
         advantage: A, in any shape; takes no gradient.
@@ -151,9 +160,9 @@ def exponential_weight(advantage: Tensor, temperature: float, max_weight: float)
 
 
 def over_mean_size(value: Tensor) -> Tensor:
-    """The values [N] divided by the mean of their absolute values, which takes no gradient (arXiv:2106.06860).
+    """Values [N] divided by their mean absolute value, which takes no gradient (arXiv:2106.06860).
 
-    Values that are all 0 stay so.
+    Values that are all 0 stay 0.
     """
     return value / value.detach().abs().mean().clamp_min(1e-8)
 
@@ -169,21 +178,21 @@ def squared_distance(action: Tensor, other: Tensor) -> Tensor:
 
 
 def _check_same_shape(action: Tensor, other: Tensor) -> None:
-    if action.shape != other.shape:  # broadcast, they would be compared without a word
+    if action.shape != other.shape:  # broadcasting would hide the mistake
         raise ValueError(f"got actions of shape {tuple(action.shape)} and {tuple(other.shape)}, expected the same")
 
 
-#: Distances of two vectors, [..., A], whose exponential a kernel is, by the kernel's name.
+#: Elementwise functions of the difference of two vectors, [..., A], whose sum is the distance in a kernel, by its name.
 _DISTANCES = {"gaussian": torch.square, "laplacian": torch.abs}
-#: What keeps the root from having an infinite derivative where two samples are the same.
+#: Added under the root, whose derivative would be infinite where two samples are the same.
 _LEAST_SQUARE = 1e-6
 
 
 def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "gaussian") -> Tensor:
-    """How far two samples lie apart, the root of mean k(x, x') - 2 mean k(x, y) + mean k(y, y').
+    """Distance of two samples, the root of mean k(x, x') - 2 mean k(x, y) + mean k(y, y').
 
     (Gretton et al. 2012, eq. 2 and 5; arXiv:1906.00949, section 5.) The kernel is exp(-d / (2 sigma)), with d the
-    squared Euclidean distance or the sum of the absolute differences, as in the code of the latter.
+    squared Euclidean distance or the sum of the absolute differences, as in the code of the second paper.
 
     Args:
         x: n vectors for each of N rows, [n, N, A].
@@ -208,14 +217,14 @@ def maximum_mean_discrepancy(x: Tensor, y: Tensor, sigma: float, kernel: str = "
 
 
 def trust_region_gradient(gradient: Tensor, kl_gradient: Tensor, delta: float) -> Tensor:
-    """The vector nearest to a gradient along which a divergence grows by at most delta (arXiv:1611.01224, eq. 12).
+    """Vector nearest to a gradient along which a divergence grows by at most delta (arXiv:1611.01224, eq. 12).
 
     z = g - max(0, (k . g - delta) / |k|**2) k, which minimises |g - z|**2 / 2 subject to k . z <= delta.
 
     Args:
         gradient: Gradient g of what is maximised, with respect to the statistics of each distribution, [N, P].
-        kl_gradient: Gradient k of its divergence from the distribution that it may not leave, [N, P].
-        delta: Bound of the product.
+        kl_gradient: Gradient k of the divergence from the distribution to stay near, [N, P].
+        delta: Bound of k . z.
 
     Returns:
         z, [N, P]; g itself where k is 0.
@@ -232,9 +241,9 @@ def conjugate_gradient(
     """Solve A x = b for a symmetric positive definite A (Hestenes and Stiefel 1952, doi:10.6028/jres.049.044, eq. 3:1).
 
     Args:
-        product: Gives A v for a vector v, [n].
-        b: [n].
-        max_iter: Most iterations; after n of them the solution is exact but for rounding.
+        product: Function from a vector v, [n], to A v.
+        b: Right-hand side, [n].
+        max_iter: Largest number of iterations; after n of them the solution is exact up to rounding.
         tolerance: Squared norm of b - A x that is small enough to stop.
 
     Returns:
@@ -285,11 +294,11 @@ def actor_critic_loss(
 
 
 def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tensor:
-    """What PPO maximises of each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
+    """Clipped objective of PPO for each step, min(r A, clip(r, 1 - eps, 1 + eps) A) (arXiv:1707.06347, eq. 7).
 
     Args:
         ratio: Probability of the action, divided by that under the policy that acted, [N].
-        advantage: [N].
+        advantage: Advantage A of the action, [N].
         clip_eps: eps.
 
     Returns:
@@ -300,18 +309,18 @@ def clipped_surrogate(ratio: Tensor, advantage: Tensor, clip_eps: float) -> Tens
 
 
 def estimated_kl(log_ratio: Tensor) -> Tensor:
-    """Divergence of a policy from the one that acted, from samples: the mean of r - 1 - log r, a scalar.
+    """Divergence of a policy from the one that acted, estimated from samples: mean of r - 1 - log r, a scalar.
 
     It is unbiased and never negative (Schulman 2020, joschu.net/blog/kl-approx.html).
 
     Args:
-        log_ratio: log r, how much larger the log-probabilities of the actions are under the policy, [N].
+        log_ratio: log r, log-probability of each action minus that under the policy that acted, [N].
     """
     return (log_ratio.exp() - 1 - log_ratio).mean()
 
 
 def standardized(advantage: Tensor) -> Tensor:
-    """The same numbers with mean 0 and standard deviation (of the population) 1; 1e-8 is added to what divides."""
+    """Advantages scaled to mean 0 and (population) standard deviation 1; 1e-8 is added to the divisor."""
     std, mean = torch.std_mean(advantage, correction=0)
     return (advantage - mean) / (std + 1e-8)
 
@@ -321,7 +330,7 @@ def explained_variance(value: Tensor, returns: Tensor) -> Tensor:
 
     Args:
         value: Predictions, [N].
-        returns: What they were to predict, [N].
+        returns: Returns that are predicted, [N].
     """
     spread = returns.var(correction=0)
     return torch.where(spread > 0, 1 - (returns - value).var(correction=0) / spread, torch.nan)
@@ -351,7 +360,7 @@ def advantage_learning_target(
         discount: gamma**n, or 0 where the n steps ended in a terminal state, shape [B].
         next_value: Value of the state after the n steps, shape [B].
         action_gap: max_b Q(s, b) - Q(s, a) of the action taken, shape [B].
-        alpha: Weight of the gap; the greedy policy stays optimal for those in [0, 1).
+        alpha: Weight of the gap; the greedy policy stays optimal for weights in [0, 1).
 
     Returns:
         Targets, shape [B].
@@ -370,7 +379,7 @@ def persistent_advantage_learning_target(
     """Target of persistent advantage learning (Bellemare et al. 2016, arXiv:1512.04860, section 4).
 
     `max(td_target - alpha * action_gap, td_target - alpha * next_action_gap)`: an action that is also good in the next
-    state is devalued less. A terminal state is worth 0 whatever is done there, so that it has no gap.
+    state is devalued less. A terminal state has the value 0 for every action, and so no gap.
 
     Args:
         reward: Sum of the n discounted rewards, shape [B], float32.
@@ -378,7 +387,7 @@ def persistent_advantage_learning_target(
         next_value: Value of the state after the n steps, shape [B].
         action_gap: max_b Q(s, b) - Q(s, a) of the action taken, shape [B].
         next_action_gap: max_b Q(s', b) - Q(s', a) of the same action, shape [B]; infinite where it is forbidden in s'.
-        alpha: Weight of the gap; the greedy policy stays optimal for those in [0, 1).
+        alpha: Weight of the gap; the greedy policy stays optimal for weights in [0, 1).
 
     Returns:
         Targets, shape [B].
@@ -408,17 +417,17 @@ def dynamic_policy_programming_target(
 
 
 def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
-    """The quantiles of several critics together, sorted, without the largest ones (arXiv:2005.04269, eq. 10 and 11).
+    """Quantiles of several critics together, sorted, without the largest ones (arXiv:2005.04269, eq. 10 and 11).
 
     Args:
-        quantiles: Of each critic, [B, N].
-        n_dropped: How many are left out for each critic, less than N.
+        quantiles: Quantiles of each of C critics, [B, N].
+        n_dropped: Number of quantiles that are left out for each critic, less than N.
 
     Returns:
-        [B, C * (N - n_dropped)], rising.
+        [B, C * (N - n_dropped)], ascending.
 
     Raises:
-        ValueError: If nothing would be left.
+        ValueError: If no quantile would be left.
     """
     together = torch.cat(list(quantiles), dim=1)
     kept = together.shape[1] - n_dropped * len(quantiles)
@@ -432,32 +441,32 @@ def truncated_mixture(quantiles: Sequence[Tensor], n_dropped: int) -> Tensor:
 def categorical_projection(z: Tensor, target_values: Tensor, probs: Tensor) -> Tensor:
     """Project distributions onto evenly spaced atoms (Bellemare et al. 2017, arXiv:1707.06887, eq. 7, Algorithm 1).
 
-    The mass at a value goes to the two atoms around it, the nearer one getting more; mass beyond the ends goes to the
-    end atoms. A value that lies on an atom gives all its mass to that one.
+    The mass at a value is split between the two atoms around it, and the nearer one gets more. Mass beyond the ends
+    goes to the end atoms. A value on an atom gives all its mass to that atom.
 
     Args:
-        z: Atoms, rising and evenly spaced, [N], N at least 2.
-        target_values: Where the mass is, [B, M].
-        probs: How much of it, [B, M].
+        z: Atoms, ascending and evenly spaced, [N], N at least 2.
+        target_values: Positions of the mass, [B, M].
+        probs: Mass at each position, [B, M].
 
     Returns:
-        Mass at each atom, [B, N]; each row has the sum of the same row of `probs`.
+        Mass at each atom, [B, N]; each row has the same sum as that row of `probs`.
     """
     n_atoms = z.shape[0]
     position = (target_values.clamp(z[0], z[-1]) - z[0]) * ((n_atoms - 1) / (z[-1] - z[0]))
-    # The last atom is the upper neighbour of the last interval. The index of NaN is cut off too: its mass stays NaN.
+    # The last atom is the upper neighbour of the last interval. The index of NaN is clamped too: its mass stays NaN.
     index = position.long().clamp(0, n_atoms - 2)
-    upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead out of the interval by a hair
+    upper_mass = probs * (position - index).clamp(0, 1)  # rounding may lead just out of the interval
     projected = upper_mass.new_zeros(probs.shape[0], n_atoms)
     return projected.scatter_add(1, index, probs - upper_mass).scatter_add(1, index + 1, upper_mass)
 
 
 def even_fractions(n: int, like: Tensor) -> Tensor:
-    """The fractions whose quantiles stand for a distribution best: (i + 0.5) / n (arXiv:1710.10044, lemma 2).
+    """Fractions whose quantiles approximate a distribution best: (i + 0.5) / n (arXiv:1710.10044, lemma 2).
 
     Args:
-        n: How many.
-        like: Has their dtype and device.
+        n: Number of fractions.
+        like: Tensor with the dtype and device of the result.
 
     Returns:
         [n].

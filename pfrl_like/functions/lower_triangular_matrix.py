@@ -15,7 +15,7 @@ def lower_triangular_matrix(diag: Tensor, non_diag: Tensor) -> Tensor:
         [B, n, n].
 
     Raises:
-        ValueError: If the two shapes do not fit together.
+        ValueError: If the shapes of `diag` and `non_diag` do not fit together.
     """
     n = diag.shape[1]
     if non_diag.shape != (diag.shape[0], n * (n - 1) // 2):

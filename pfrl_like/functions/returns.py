@@ -1,4 +1,4 @@
-"""Returns and advantages over several steps, of sequences and of rollouts."""
+"""Returns and advantages over several steps, for sequences and rollouts."""
 
 import torch
 from torch import Tensor
@@ -7,22 +7,22 @@ from pfrl_like.utils.recurrent import batch_sizes_of
 
 
 def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Sums of rewards within sequences, and where to bootstrap from (Sutton and Barto 2018, eq. 7.1).
+    """n-step returns within sequences, and the rows to bootstrap from (Sutton and Barto 2018, eq. 7.1).
 
-    Where fewer than n steps of a sequence are left, the k that are left are summed up, and the discount is gamma**k.
+    If fewer than n steps of a sequence are left, the k remaining ones are summed, and the discount is gamma**k.
 
     Args:
         reward: Reward of each step, [N], float, packed time first.
         discount: gamma, or 0 where the step ended in a terminal state, [N], float.
-        lengths: Lengths of the sequences, [B], falling, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the host.
         num_steps: n, at least 1.
 
     Returns:
-        The sum of up to n discounted rewards from each step on, [N]; the discount of what comes after them, [N]; and
-        the row of their last step, [N], int64.
+        The sum of up to n discounted rewards from each step on, [N]; the discount of the value after them, [N]; and the
+        row of their last step, [N], int64.
 
     Raises:
-        ValueError: If `num_steps` is less than 1, or `lengths` is not positive and falling or does not add up to N.
+        ValueError: If `num_steps` is less than 1, or `lengths` is not positive and descending or does not add up to N.
     """
     if num_steps < 1:
         raise ValueError(f"num_steps is {num_steps!r}, expected at least 1")
@@ -40,10 +40,10 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
 
 
 def rows_after(lengths: Tensor) -> Tensor:
-    """The row of the step after each row of sequences packed time first, [N], int64; -1 where a sequence ends.
+    """Row of the next step for each row of sequences packed time first, [N], int64; -1 at the end of a sequence.
 
     Args:
-        lengths: Lengths of the sequences, [B], falling, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the host.
     """
     sizes = batch_sizes_of(lengths)
     row = torch.arange(int(sizes.sum()))
@@ -53,26 +53,26 @@ def rows_after(lengths: Tensor) -> Tensor:
 
 
 def linked_lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, after: Tensor, lambd: float) -> Tensor:
-    """`lambda_returns` of steps in any order, each of which says which one comes after it.
+    """`lambda_returns` of steps in any order, with the number of the step that follows each one.
 
-    After round k a step's sum has 2**k terms, and `after` is the step so many steps on, so that all have all theirs in
-    log2 of the longest episode (Hillis and Steele 1986, doi:10.1145/7902.7903).
+    After round k, the sum of a step has 2**k terms, and `after` is the step 2**k steps ahead. All sums are complete
+    after log2(length of the longest episode) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903).
 
     Args:
-        reward: [M].
+        reward: Reward of each step, [M].
         discount: gamma, or 0 where the step ended in a terminal state, [M].
         next_value: Value of the state that each step led to, [M].
-        after: Number of the step after each one, [M], int64; -1 where none is known.
+        after: Number of the step after each one, [M], int64; -1 if none is known.
         lambd: lambda, in [0, 1].
 
     Returns:
-        [M]. Gradients flow into every argument of floats; the caller stops them.
+        Returns, [M]. Gradients flow into every floating-point argument; the caller stops them.
     """
     trace = lambd * (after >= 0)
     total = reward + discount * next_value * (1 - trace)
-    factor, after = discount * trace, after.clamp(min=0)  # a step that nothing follows has the factor 0
+    factor, after = discount * trace, after.clamp(min=0)  # a step without successor has the factor 0
     for _ in range(len(reward).bit_length()):
-        if factor.device.type == "cpu" and not factor.any():  # a GPU is not waited for
+        if factor.device.type == "cpu" and not factor.any():  # on a GPU this would wait for the device
             break
         total = torch.addcmul(total, factor, total[after])
         factor, after = factor * factor[after], after[after]
@@ -85,11 +85,11 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
     A_t = delta_t + discount_t * lambd * A_{t+1}, with delta_t = reward_t + discount_t * next_value_t - value_t.
 
     Args:
-        reward: [T, B].
-        discount: [T, B].
+        reward: Reward of each step, [T, B].
+        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
         value: Value of the state that each step started in, [T, B].
-        next_value: [T, B].
-        continues: [T, B], bool.
+        next_value: Value of the state that each step led to, [T, B].
+        continues: True where the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
 
     Returns:
@@ -100,20 +100,20 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
     """
     _check_shapes(reward, discount=discount, value=value, next_value=next_value, continues=continues)
     delta = torch.addcmul(reward, discount, next_value) - value
-    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the last row's is not looked at
+    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the last row's is not used
 
 
 def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continues: Tensor, lambd: float) -> Tensor:
-    """Returns that mix those of all numbers of steps (Sutton and Barto 2018, eq. 12.18).
+    """Lambda-returns, averages of the returns over all numbers of steps (Sutton and Barto 2018, eq. 12.18).
 
-    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}); where nothing follows, next_value_t
-    takes the place of G_{t+1}. With lambd = 1 that is the return of as many steps as there are.
+    G_t = reward_t + discount_t * ((1 - lambd) * next_value_t + lambd * G_{t+1}); where no step follows, next_value_t
+    replaces G_{t+1}. With lambd = 1 it is the return over all remaining steps.
 
     Args:
-        reward: [T, B].
-        discount: [T, B].
-        next_value: [T, B].
-        continues: [T, B], bool.
+        reward: Reward of each step, [T, B].
+        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
+        next_value: Value of the state that each step led to, [T, B].
+        continues: True where the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
 
     Returns:
@@ -138,20 +138,20 @@ def vtrace(
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
 ) -> tuple[Tensor, Tensor]:
-    """V-trace targets and advantages of steps that another policy made (Espeholt et al. 2018, arXiv:1802.01561, eq. 1).
+    """V-trace targets and advantages of off-policy steps (Espeholt et al. 2018, arXiv:1802.01561, eq. 1).
 
     v_t = value_t + rho_t * delta_t + discount_t * c_t * (v_{t+1} - value_{t+1}), with delta_t as in `gae`,
     rho_t = min(rho_bar, ratio_t) and c_t = lambd * min(c_bar, ratio_t). The advantage is that of section 4.2,
-    rho_t * (reward_t + discount_t * v_{t+1} - value_t); where nothing follows, next_value_t takes the place of v_{t+1}.
+    rho_t * (reward_t + discount_t * v_{t+1} - value_t); where no step follows, next_value_t replaces v_{t+1}.
 
     Args:
-        reward: [T, B].
-        discount: [T, B].
+        reward: Reward of each step, [T, B].
+        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
         value: Value of the state that each step started in, [T, B].
-        next_value: [T, B].
+        next_value: Value of the state that each step led to, [T, B].
         ratio: Probability of the action under the policy that learns, divided by that under the one that acted,
             [T, B].
-        continues: [T, B], bool.
+        continues: True where the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
         rho_bar: Largest weight of a step's error; infinity for none.
         c_bar: Largest weight with which later errors are passed on.
@@ -185,16 +185,16 @@ def retrace(
     """Retrace targets of action values (Munos et al. 2016, arXiv:1606.02647, eq. 3, 4; Wang et al. 2016, eq. 5).
 
     Q_t = reward_t + discount_t * (next_v_t + c_{t+1} * (Q_{t+1} - q_{t+1})), with c_t = lambd * min(rho_bar, ratio_t);
-    where nothing follows, the second term is 0. With c = 1 it is the Q_opc of ACER (arXiv:1611.01224, section 4).
+    where no step follows, the second term is 0. With c = 1 it is the Q_opc of ACER (arXiv:1611.01224, section 4).
 
     Args:
-        reward: [T, B].
-        discount: [T, B].
+        reward: Reward of each step, [T, B].
+        discount: gamma, or 0 where the step ended in a terminal state, [T, B].
         q: Value of the action that each step took in its state, [T, B].
         next_v: Mean value of the state that the step led to, under the policy that learns, [T, B].
         ratio: Probability of the action under the policy that learns, divided by that under the one that acted,
-            [T, B]; None counts every one as 1.
-        continues: [T, B], bool.
+            [T, B]; None counts every ratio as 1.
+        continues: True where the next row continues the same episode, [T, B], bool.
         lambd: lambda, in [0, 1].
         rho_bar: Largest ratio; infinity for none.
 
@@ -213,10 +213,10 @@ def retrace(
 
 
 def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
-    """y_t = x_t + factor_t * y_{t+1}, with 0 after the last row, all rows at once.
+    """Compute y_t = x_t + factor_t * y_{t+1}, with 0 after the last row, for all rows at once.
 
-    After round k, x_t is the sum of the first 2**k terms of y_t and factor_t the product of as many factors, so that T
-    rows take log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). Rows that have all their terms drop out.
+    After round k, x_t is the sum of the first 2**k terms of y_t, and factor_t the product of as many factors. T rows
+    take log2(T) rounds (Hillis and Steele 1986, doi:10.1145/7902.7903). Rows that have all their terms drop out.
     """
     factor, step = factor[:-1], 1
     while step < len(x):
@@ -227,12 +227,12 @@ def _linear_recurrence(x: Tensor, factor: Tensor) -> Tensor:
 
 
 def _goes_on(continues: Tensor, like: Tensor) -> Tensor:
-    """`continues` as numbers, 0 in the last row."""
+    """`continues` as numbers, with 0 in the last row."""
     return torch.cat([continues[:-1].to(like.dtype), torch.zeros_like(like[-1:])])
 
 
 def _next_rows(x: Tensor) -> Tensor:
-    """The row after each one, 0 after the last."""
+    """Rows shifted by one, so that each is the next row; the last is 0."""
     return torch.cat([x[1:], torch.zeros_like(x[-1:])])
 
 

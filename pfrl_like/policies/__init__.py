@@ -1,4 +1,4 @@
-"""Last layers that make networks policies."""
+"""Heads: last layers that turn networks into policies."""
 
 from pfrl_like.policies.deterministic_policy import DeterministicHead
 from pfrl_like.policies.gaussian_policy import (

@@ -1,4 +1,4 @@
-"""Policies that always act alike."""
+"""Head of deterministic policies."""
 
 from torch import Tensor, nn
 
@@ -8,8 +8,8 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class DeterministicHead(nn.Module):
-    """Last layer of a network that makes actions [B, n] a distribution of no spread."""
+    """Last layer of a network that turns actions [B, n] into a distribution without spread."""
 
     def forward(self, loc: Tensor) -> DeltaVector:
-        """The distribution, of batch shape [B] and event shape [n], whose samples carry the gradient of `loc`."""
+        """Distribution of batch shape [B] and event shape [n]; samples carry the gradient of `loc`."""
         return DeltaVector(loc)

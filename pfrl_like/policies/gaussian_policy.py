@@ -1,4 +1,4 @@
-"""Last layers that make networks Gaussian policies."""
+"""Heads of Gaussian policies: last layers of networks."""
 
 from collections.abc import Callable
 
@@ -12,18 +12,18 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class GaussianHeadWithStateIndependentCovariance(nn.Module):
-    """Last layer of a network of means [..., n]; the variance is a parameter, the same in every state.
+    """Gaussian head for means [..., n]; the variance is a parameter, the same in every state.
 
     Used with PPO and TRPO (Henderson et al. 2017, arXiv:1709.06560).
 
     Args:
         action_size: Number of dimensions of actions, n.
         var_type: "spherical", one variance for all dimensions, or "diagonal", one for each.
-        var_func: What makes variances of the parameter `var_param`.
-        var_param_init: What the parameter is at first, a number or an array [n].
+        var_func: Function from the parameter `var_param` to variances.
+        var_param_init: Initial value of the parameter, a number or an array [n].
 
     Raises:
-        ValueError: On another `var_type`.
+        ValueError: If `var_type` is something else.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class GaussianHeadWithStateIndependentCovariance(nn.Module):
         self.var_param = nn.Parameter(torch.tensor(np.broadcast_to(var_param_init, size), dtype=torch.float))
 
     def forward(self, mean: Tensor) -> DiagonalGaussian:
-        """The distribution, of batch shape [...] and event shape [n]."""
+        """Distribution of batch shape [...] and event shape [n]."""
         return DiagonalGaussian(mean, root_of_variance(self.var_func(self.var_param)))
 
 
 @ignores_training
 class GaussianHeadWithDiagonalCovariance(nn.Module):
-    """Last layer of a network of 2n numbers for each state: means, and what makes variances.
+    """Gaussian head for 2n numbers in each state: n means, and n numbers that `var_func` turns into variances.
 
     Args:
-        var_func: What makes variances of the second half.
+        var_func: Function from the second half of the numbers to variances.
     """
 
     def __init__(self, var_func: Callable[[Tensor], Tensor] = nn.functional.softplus) -> None:
@@ -58,7 +58,7 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
         self.var_func = var_func
 
     def forward(self, mean_and_var: Tensor) -> DiagonalGaussian:
-        """The distribution, of batch shape [...] and event shape [n], for an input [..., 2n].
+        """Distribution of batch shape [...] and event shape [n], for an input [..., 2n].
 
         Raises:
             ValueError: If the input has an odd number of columns.
@@ -71,13 +71,13 @@ class GaussianHeadWithDiagonalCovariance(nn.Module):
 
 @ignores_training
 class GaussianHeadWithFixedCovariance(nn.Module):
-    """Last layer of a network of means [..., n]; the standard deviation is always the same.
+    """Gaussian head for means [..., n]; the standard deviation is fixed.
 
     Args:
         scale: Standard deviation in every dimension, or a tensor [n].
 
     Raises:
-        ValueError: If it is not positive.
+        ValueError: If `scale` is not positive.
     """
 
     def __init__(self, scale: float | Tensor = 1) -> None:
@@ -85,39 +85,39 @@ class GaussianHeadWithFixedCovariance(nn.Module):
         if not (torch.as_tensor(scale) > 0).all():
             raise ValueError(f"scale is {scale!r}, expected a positive number")
         if isinstance(scale, Tensor):
-            self.register_buffer("scale", scale, persistent=False)  # no part of the state dict, as in PFRL
+            self.register_buffer("scale", scale, persistent=False)  # not in the state dict, as in PFRL
         else:
             self.scale = scale
 
     def forward(self, mean: Tensor) -> DiagonalGaussian:
-        """The distribution, of batch shape [...] and event shape [n]."""
+        """Distribution of batch shape [...] and event shape [n]."""
         return DiagonalGaussian(mean, self.scale)
 
 
 def odd_number_of_columns(parameters: Tensor) -> ValueError:
-    """The error of an input that has no two halves."""
+    """Error for an input with an odd number of columns."""
     return ValueError(
         f"input has shape {tuple(parameters.shape)}, expected [..., 2n]: n for the mean, n for the spread"
     )
 
 
 def root_of_variance(variance: Tensor) -> Tensor:
-    """Standard deviation; at least the least relative difference of numbers, so that gradients are finite."""
+    """Standard deviation, at least the machine epsilon of its dtype, so that gradients are finite."""
     return variance.clamp_min(torch.finfo(variance.dtype).eps ** 2).sqrt()
 
 
 @ignores_training
 class SquashedGaussianHead(nn.Module):
-    """Last layer of a network of 2n numbers for each state: means before squashing, and logarithms of scales.
+    """Squashed Gaussian head for 2n numbers in each state: n means before squashing, and n logarithms of scales.
 
-    Actions are in [-1, 1]. The bounds of the scale are those of the authors of Soft Actor-Critic.
+    Actions are in [-1, 1]. The default bounds of the scale are those of the authors of Soft Actor-Critic.
 
     Args:
-        min_log_scale: Smallest logarithm of the standard deviation before squashing; lesser numbers count as it.
-        max_log_scale: Largest one.
+        min_log_scale: Smallest logarithm of the standard deviation before squashing; smaller numbers are clamped.
+        max_log_scale: Largest logarithm of the standard deviation before squashing; larger numbers are clamped.
 
     Raises:
-        ValueError: If the first is not less than the second.
+        ValueError: If `min_log_scale` is not less than `max_log_scale`.
     """
 
     def __init__(self, min_log_scale: float = -20.0, max_log_scale: float = 2.0) -> None:
@@ -128,7 +128,7 @@ class SquashedGaussianHead(nn.Module):
         self.max_log_scale = max_log_scale
 
     def forward(self, loc_and_log_scale: Tensor) -> SquashedGaussian:
-        """The distribution, of batch shape [...] and event shape [n], for an input [..., 2n].
+        """Distribution of batch shape [...] and event shape [n], for an input [..., 2n].
 
         Raises:
             ValueError: If the input has an odd number of columns.

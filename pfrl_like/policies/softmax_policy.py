@@ -1,4 +1,4 @@
-"""Last layers that make networks policies of finitely many actions."""
+"""Heads of policies with finitely many actions: last layers of networks."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class MultiCategoricalHead(nn.Module):
-    """Last layer of a network of logits [..., sum(nvec)] for actions of a MultiDiscrete space.
+    """Head for logits [..., sum(nvec)] of the actions of a MultiDiscrete space.
 
     Args:
         nvec: Number of actions of each choice, such as `action_space.nvec`; [2] * n for a MultiBinary space.
 
     Raises:
-        ValueError: If it is empty, or holds a number less than 1.
+        ValueError: If `nvec` is empty, or holds a number less than 1.
     """
 
     def __init__(self, nvec: Sequence[int]) -> None:
@@ -26,14 +26,14 @@ class MultiCategoricalHead(nn.Module):
             raise ValueError(f"nvec is {self.nvec}, expected positive numbers")
 
     def forward(self, logits: Tensor) -> ProductOfCategoricals:
-        """The distribution, of batch shape [...] and event shape [len(nvec)]."""
+        """Distribution of batch shape [...] and event shape [len(nvec)]."""
         return ProductOfCategoricals(logits, self.nvec)
 
 
 @ignores_training
 class SoftmaxCategoricalHead(nn.Module):
-    """Last layer of a network of logits [..., n] of n actions."""
+    """Head for logits [..., n] of n actions."""
 
     def forward(self, logits: Tensor) -> Categorical:
-        """The distribution, of batch shape [...]."""
+        """Distribution of batch shape [...]."""
         return Categorical(logits)
