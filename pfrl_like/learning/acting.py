@@ -144,7 +144,7 @@ class Acting:
             k actions.
 
         Raises:
-            ValueError: If the observations do not fit the Q-function. NaN in observations is not detected here, nor
+            ValueError: If the observations do not fit the Q-function. NaN in observations is not detected, not even
                 in `eval_mode`, where the action is then arbitrary. Runners and evaluators reject NaN, and so does the
                 update that learns from it.
         """
@@ -187,7 +187,7 @@ class Acting:
 
     @property
     def burning_in(self) -> bool:
-        """True until the first update."""
+        """True until the first update of a policy that has a burn-in; always False in this class."""
         return False
 
     def _value(self, obs: Any, active: Any = None) -> Any:

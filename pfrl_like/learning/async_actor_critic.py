@@ -46,14 +46,14 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     Args:
         model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
-        optimizer: Optimiser of its parameters, whose state the processes share.
-        t_max: Steps after which the model is updated; an episode's end comes before.
+        optimizer: Optimiser of the model's parameters, whose state the processes share.
+        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
         gamma: Discount factor per step.
         phi: Feature extractor applied to each observation.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        act_deterministically: In evaluation take the likeliest action; otherwise a sample.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
         logger: Logger of refused updates.
         decays: Decays of the running means, by the name of the statistic.
     """
@@ -349,7 +349,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return state
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the result of `saved_state`; entries that `state` lacks stay unchanged, but steps are cleared.
+        """Restore the result of `saved_state`; what `state` lacks stays unchanged, but pending steps are cleared.
 
         Raises:
             ValueError: If `state` has an unknown entry or a value of a wrong type; nothing was changed.

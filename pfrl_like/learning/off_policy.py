@@ -93,7 +93,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     bootstraps: bool = True
     #: True if present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
-    _ignores_modes: bool | None = None  # True if no network has a part that reads its mode, such as dropout
+    _ignores_modes: bool | None = None  # True if no network reads its mode, as dropout does; None before the check
     #: True if the agent can learn from sequences, with recurrent networks.
     may_be_recurrent: bool = True
     #: True if the agent learns from sequences, as `recurrent` agents do.

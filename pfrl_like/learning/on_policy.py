@@ -56,8 +56,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
         logger: Logger of refused updates.
         recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        obs_normalizer: Normalises features; it learns from those that were collected, after the advantages have been
-            computed and before the model learns. None for no normalisation.
+        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
+            and before the gradient steps. None for no normalisation.
     """
 
     chooses = PolicyChoice()
@@ -206,7 +206,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             batch_reward: k rewards.
             batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
             batch_reset: True where the episode is cut off for another reason, [k].
-            action_mask: Ignored; `batch_act` gets the masks of the new observations.
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]; not used, because
+                `batch_act` gets it again.
             active: False for environments that took no step, [k].
 
         Raises:

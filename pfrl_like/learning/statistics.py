@@ -235,7 +235,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
-    """Describe, for `Agent.unsaved`, an explorer from outside this library, or of another class than the loaded one."""
+    """Describe, for `Agent.unsaved`, explorer state that is not saved, or was left out when the agent was loaded."""
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
         return agent._not_taken_up  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__

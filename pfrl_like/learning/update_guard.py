@@ -218,7 +218,7 @@ class UpdateGuard:
 
 
 def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
-    """Objects that all losses pass through; the `trail` of each is a number that sums up the losses."""
+    """Objects that all losses pass through; the `trail` of each is a hash of the losses."""
     return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
 

@@ -19,7 +19,7 @@ from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt, S
 
 
 def flushes_denormals() -> bool:
-    """Return True if denormal numbers count as zero on this thread, which is a setting of the user's process."""
+    """Return True if denormal numbers count as zero on this thread, which the user may have set for the process."""
     return torch.full((), 1e-39).mul(1.0).item() == 0.0
 
 

@@ -145,7 +145,7 @@ def make_state(optimizer: Optimizer) -> None:
 class SharedRMSpropEpsInsideSqrt(RMSpropEpsInsideSqrt):
     """`RMSpropEpsInsideSqrt` whose state is in shared memory from the start, with the same arguments.
 
-    PFRL needs this class; `train_agent_async` shares the state of any optimiser.
+    PFRL's name. It is not needed here, because `train_agent_async` shares the state of any optimiser.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:
