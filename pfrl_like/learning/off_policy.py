@@ -82,7 +82,6 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
-    #: Modules that a target network follows, the attribute `target_` and the name.
     #: Modules with a target network, which is the attribute `target_` and the name.
     target_attributes: tuple[str, ...] = ("model",)
     #: Parts with a target network, and when the target networks are updated.
