@@ -1,7 +1,7 @@
-"""What a Q-function says of a state: the value of every action, in one of several forms.
+"""Action values: outputs of Q-functions, with the values of all actions of a state in one of several forms.
 
-Each form also says how it is learnt: `td_loss` compares the values of the actions taken with targets made of the
-next states' values. Everything works on a batch.
+Each form has its own loss: `td_loss` compares the values of the actions taken with targets computed from the next
+states' values. All methods work on batches.
 """
 
 from pfrl_like.action_value.base import ActionValue

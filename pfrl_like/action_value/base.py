@@ -1,4 +1,4 @@
-"""The interface of action values, how plain numbers are learnt, and attributes that are computed once."""
+"""The interface of action values, the loss of plain numbers, and attributes that are computed once."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -26,35 +26,35 @@ class ActionValue(ABC):
 
     @abstractmethod
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Q(s, a) of one action for each state, [B]."""
+        """Return Q(s, a) of one action for each state, [B]."""
 
     @property
     @abstractmethod
     def params(self) -> tuple[Tensor, ...]:
-        """The tensors from which everything else is computed."""
+        """The tensors that everything else is computed from."""
 
     def __getitem__(self, i: Any) -> "ActionValue":
-        """The values of some states; an integer gives a batch of one.
+        """Return the values of some states; an integer selects a batch of one.
 
         Raises:
-            TypeError: If this form cannot be taken apart.
+            TypeError: If this form cannot be indexed.
         """
         raise TypeError(f"{type(self).__name__} cannot be indexed")
 
     def masked(self, action_mask: Any) -> "ActionValue":
-        """The same values with only some actions allowed.
+        """Return the values with only some actions allowed.
 
         Raises:
-            TypeError: If the actions of this form cannot be counted.
+            TypeError: If this form has no discrete actions.
         """
         raise TypeError(f"action_mask was given, but a {type(self).__name__} has no list of actions to choose from")
 
     def compute_advantage(self, actions: Tensor) -> Tensor:
-        """Q(s, a) - max_b Q(s, b), [B]."""
+        """Return Q(s, a) - max_b Q(s, b), [B]."""
         return self.evaluate_actions(actions) - self.max
 
     def compute_double_advantage(self, actions: Any, argmax_actions: Tensor) -> Tensor:
-        """Q(s, a) - Q(s, b), with b the actions that another Q-function holds for the best, [B]."""
+        """Return Q(s, a) - Q(s, b), where b are the greedy actions of another Q-function, [B]."""
         return self.evaluate_actions(actions) - self.evaluate_actions(argmax_actions)
 
     def td_loss(
@@ -74,31 +74,32 @@ class ActionValue(ABC):
             discount: gamma**n, or 0 where the n steps ended in a terminal state, [B].
             next_value: Value of the states after the n steps, of the same form as this one; takes no gradient.
             next_action: Actions to bootstrap from; None for the greedy ones of `next_value`.
-            elementwise: Loss of a TD error. Distributional forms have losses of their own and do without it.
+            elementwise: Loss of a TD error. Distributional forms have losses of their own and ignore it.
 
         Returns:
-            Loss, [B], and detached: how wrong each row is (target - Q(s, a), or what the form holds for that; for
+            Loss, [B], and detached: the error of each row (target - Q(s, a), or the equivalent of the form; for
             priorities), and Q(s, a), both [B].
         """
         value = self.evaluate_actions(action)
         with torch.no_grad():
             bootstrap = next_value.max if next_action is None else next_value.evaluate_actions(next_action)
             target = td_target(reward, discount, bootstrap)
-        error = target - value  # as in target_loss; a call of it would cost more than these lines
+        error = target - value  # as in target_loss; calling it would cost more than these lines
         return elementwise(error), error.detach(), value.detach()
 
     def target_loss(
         self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss of Q(s, a) against numbers; distributional forms compare their means with them.
+        """Loss of Q(s, a) against target values; distributional forms compare their means with them.
 
         Args:
             action: Actions taken, [B, ...].
-            target: What Q(s, a) should be, [B]; takes no gradient.
+            target: Target of Q(s, a), [B]; takes no gradient.
             elementwise: Loss of a TD error.
 
         Returns:
-            As `td_loss`.
+            Loss, [B], and detached: the error of each row (target - Q(s, a), or the equivalent of the form; for
+            priorities), and Q(s, a), both [B].
         """
         value = self.evaluate_actions(action)
         error = target - value
@@ -106,10 +107,10 @@ class ActionValue(ABC):
 
 
 def as_rows(i: Any, n: int) -> Any:
-    """An index into `n` rows that keeps the batch axis.
+    """Convert an index into `n` rows so that it keeps the batch axis.
 
     Raises:
-        IndexError: If it is an integer out of range; a loop over the rows ends by it.
+        IndexError: If it is an integer out of range; this ends a loop over the rows.
     """
     if not isinstance(i, int | np.integer):
         return i
@@ -139,5 +140,5 @@ class lazy_attribute(Generic[Value]):
         if instance is None:
             return self  # type: ignore[return-value]  # the class itself has no such attribute
         value = self.function(instance)
-        setattr(instance, self.name, value)  # which is found before this
+        setattr(instance, self.name, value)  # found before this descriptor
         return value

@@ -1,4 +1,4 @@
-"""Values of continuous actions: quadratic in the action (NAF), or computed when they are asked for."""
+"""Values of continuous actions: quadratic in the action (NAF), or computed on request."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ class QuadraticActionValue(ActionValue):
         mat: P(s), positive definite, [B, n, n].
         v: V(s), [B] or [B, 1].
         min_action: Smallest action allowed, a number or [n], not batched; None for no bound.
-        max_action: Largest action allowed, likewise.
+        max_action: Largest action allowed, a number or [n], not batched; None for no bound.
     """
 
     def __init__(self, mu: Tensor, mat: Tensor, v: Tensor, min_action: Any = None, max_action: Any = None) -> None:
@@ -31,7 +31,7 @@ class QuadraticActionValue(ActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(mu, mat, v)."""
+        """The tensors `mu`, `mat` and `v`."""
         return (self.mu, self.mat, self.v)
 
     @property
@@ -52,7 +52,7 @@ class QuadraticActionValue(ActionValue):
         return self.evaluate_actions(self.greedy_actions)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Value of one action, [n], for each state, [B]."""
+        """Return the value of one action, [n], for each state, [B]."""
         distance = (actions - self.mu).unsqueeze(2)  # [B, n, 1]
         return self.v.reshape(self.batch_size) - 0.5 * (distance.mT @ self.mat @ distance)[:, 0, 0]
 
@@ -72,11 +72,11 @@ def _as_bound(bound: Any, mu: Tensor) -> Tensor | None:
 
 
 class SingleActionValue(ActionValue):
-    """Value of whatever action is asked for.
+    """Values of actions that are computed when they are requested.
 
     Args:
         evaluator: Function from actions [B, ...] to values [B].
-        maximizer: Function without arguments that gives the greedy actions [B, ...]; without it there are none.
+        maximizer: Function without arguments that returns the greedy actions [B, ...]; None if there are none.
     """
 
     def __init__(self, evaluator: Callable[[Any], Tensor], maximizer: Callable[[], Tensor] | None = None) -> None:
@@ -90,7 +90,7 @@ class SingleActionValue(ActionValue):
 
     @property
     def greedy_actions(self) -> Tensor:
-        """What the maximizer gives.
+        """Result of the maximizer.
 
         Raises:
             ValueError: If there is no maximizer.
@@ -105,7 +105,7 @@ class SingleActionValue(ActionValue):
         return self.evaluator(self.greedy_actions)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Value of one action for each state, [B]."""
+        """Return the value of one action for each state, [B]."""
         return self.evaluator(actions)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Values of finitely many actions, some of which may be forbidden: as numbers, or as probabilities of atoms (C51)."""
+"""Values of finitely many actions, with optional action masks: as numbers, or as probabilities of atoms (C51)."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -14,7 +14,7 @@ Formatter = Callable[[Any], Any]
 
 
 def unchanged(values: Any) -> Any:
-    """The values as they are."""
+    """Return the values unchanged."""
     return values
 
 
@@ -25,11 +25,11 @@ class DiscreteActionValue(ActionValue):
         q_values: Q(s, a), [B, n_actions].
         q_values_formatter: Applied to the array of values in `repr`.
         action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
-            `compute_expectation` leave the others out; a row that allows nothing (a terminal state has nothing to
-            choose) counts as allowing everything.
+            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
+            state, allows all. None allows all.
 
     Raises:
-        TypeError: If `q_values` is no tensor.
+        TypeError: If `q_values` is not a tensor.
         ValueError: If `q_values` has another number of dimensions.
     """
 
@@ -53,12 +53,12 @@ class DiscreteActionValue(ActionValue):
 
     @property
     def device(self) -> torch.device:
-        """Where the values are."""
+        """Device of the values."""
         return self.params[0].device
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(q_values,)."""
+        """The tensor `q_values`, in a tuple."""
         return (self.q_values,)
 
     @property
@@ -72,21 +72,21 @@ class DiscreteActionValue(ActionValue):
         return (self.q_values if self.action_mask is None else self.without_forbidden(self.q_values)).amax(1)
 
     def without_forbidden(self, logits: Tensor) -> Tensor:
-        """The same numbers, [B, n_actions], with minus infinity for forbidden actions."""
+        """Return the logits, [B, n_actions], with minus infinity for forbidden actions."""
         return logits if self.action_mask is None else without_forbidden(logits, self.action_mask)
 
     def evaluate_actions(self, actions: Tensor) -> Tensor:
-        """Value of one action for each state, [B]; where there is only one, its number is not looked at."""
+        """Return the value of one action for each state, [B]; if there is only one action, its index is ignored."""
         if self.q_values.shape[1] == 1:
             return self.q_values.squeeze(1)
         return self.q_values.gather(1, actions.long().unsqueeze(1)).squeeze(1)
 
     def compute_expectation(self, beta: float) -> Tensor:
-        """Mean value of the actions under the probabilities softmax(beta * Q), [B]."""
+        """Return the mean value of the actions under the probabilities softmax(beta * Q), [B]."""
         return (torch.softmax(self.without_forbidden(beta * self.q_values), 1) * self.q_values).sum(1)
 
     def masked(self, action_mask: Any) -> Self:
-        """The same values with only some actions allowed.
+        """Return the values with only some actions allowed.
 
         Args:
             action_mask: True where an action is allowed, tensor or array [B, n_actions] or [n_actions].
@@ -115,12 +115,14 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     Args:
         q_dist: Probabilities of the atoms, [B, n_actions, n_atoms].
-        z_values: Returns that the atoms stand for, [n_atoms], rising and evenly spaced.
-        q_values_formatter: As in `DiscreteActionValue`.
-        action_mask: As in `DiscreteActionValue`.
+        z_values: Returns that the atoms stand for, [n_atoms], increasing and evenly spaced.
+        q_values_formatter: Applied to the array of values in `repr`.
+        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
+            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
+            state, allows all. None allows all.
 
     Raises:
-        TypeError: If `q_dist` or `z_values` is no tensor.
+        TypeError: If `q_dist` or `z_values` is not a tensor.
         ValueError: If their shapes do not fit.
     """
 
@@ -151,7 +153,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(q_dist,)."""
+        """The tensor `q_dist`, in a tuple."""
         return (self.q_dist,)
 
     @property
@@ -160,9 +162,9 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         return self.evaluate_actions_as_distribution(self.greedy_actions)
 
     def evaluate_actions_as_distribution(self, actions: Tensor) -> Tensor:
-        """Return distribution of one action for each state, [B, n_atoms]."""
+        """Return the return distribution of one action for each state, [B, n_atoms]."""
         index = actions.long()[:, None, None].expand(-1, 1, self.q_dist.shape[2])
-        return self.q_dist.gather(1, index).squeeze(1)  # which refuses -1
+        return self.q_dist.gather(1, index).squeeze(1)  # `gather` rejects -1
 
     def td_loss(
         self,
@@ -173,7 +175,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Cross entropy to the projected target distribution (Algorithm 1), which is also the measure of error."""
+        """Cross entropy to the projected target distribution (Algorithm 1), which is also the error of the row."""
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
             if next_action is None:

@@ -1,4 +1,4 @@
-"""Several critics together: their values side by side, the least of them, or a mean."""
+"""Values of several critics: side by side, their least, or their mean."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Self
@@ -17,11 +17,11 @@ from pfrl_like.functions.losses import bootstrap_weight, huber
 
 
 def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
-    """For each state the whole value, or distribution, of the critic whose mean is least (arXiv:1802.09477, eq. 10).
+    """Return for each state the value, or distribution, of the critic with the least mean (arXiv:1802.09477, eq. 10).
 
     Args:
-        values: What critics say of one action in each of B states, of the same form all; `q_values` are [B, 1].
-        action: Of values of several actions, `q_values` [B, n_actions], the one whose means are compared, [B].
+        values: Critics' values of one action in each of B states, all of the same form; `q_values` are [B, 1].
+        action: For values of several actions, with `q_values` [B, n_actions], the action whose means are compared, [B].
 
     Returns:
         A value of that form.
@@ -39,14 +39,14 @@ def least_of(values: Sequence[Any], action: Tensor | None = None) -> Any:
 
 
 def soft_least_of(values: Sequence[Any], lam: float) -> Any:
-    """For each state lam times the least value and 1 - lam times the largest (arXiv:1812.02900, eq. 13).
+    """Return for each state lam times the least value plus 1 - lam times the largest (arXiv:1812.02900, eq. 13).
 
-    Of distributions the least one with the probability lam, and else the largest one, drawn from PyTorch's global
-    stream: their mean is the same, and each is one that a critic has learnt.
+    For distributions, return the least one with probability lam, and otherwise the largest one, drawn from PyTorch's
+    global stream. Their mean is the same, and each is the distribution of one critic.
 
     Args:
-        values: As of `least_of`.
-        lam: Weight of the least one, in [0, 1].
+        values: Critics' values of one action in each of B states, all of the same form; `q_values` are [B, 1].
+        lam: Weight of the least value, in [0, 1].
 
     Returns:
         A value of that form.
@@ -69,7 +69,7 @@ def _check_one_form(values: Sequence[Any]) -> None:
 
 
 def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
-    """For each state the distribution of the critic of this number, [B]."""
+    """Return for each state the distribution of the critic with this index, [B]."""
     first = values[0]
 
     def chosen(tensors: list[Tensor]) -> Tensor:
@@ -92,15 +92,15 @@ def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
 
 
 class EnsembleActionValue(DiscreteActionValue):
-    """Values of finitely many actions under several Q-functions: greedy is what is best by their mean, or their least.
+    """Values of finitely many actions under several Q-functions; greedy actions maximise their mean or their least.
 
-    Each of them learns from the same target, the least of what their targets hold of the action that is bootstrapped
-    from (arXiv:1802.09477, eq. 10). The loss of a row is the sum of theirs.
+    All members learn from the same target: the least of the target networks' values of the action that is bootstrapped
+    from (arXiv:1802.09477, eq. 10). The loss of a row is the sum of the members' losses.
 
     Args:
-        members: What each of them says, `DiscreteActionValue`s of one form.
-        bootstrap: Whether each learns from random rows only (`bootstrap_weight`), so that they differ.
-        pool: "mean" or "least": what `q_values` are of theirs.
+        members: Values of the members, `DiscreteActionValue`s of one form.
+        bootstrap: True to let each member learn from random rows only (`bootstrap_weight`), so that they differ.
+        pool: "mean" or "least": the reduction from the members' values to `q_values`.
     """
 
     def __init__(self, members: Sequence[Any], bootstrap: bool = False, pool: str = "mean") -> None:
@@ -110,7 +110,7 @@ class EnsembleActionValue(DiscreteActionValue):
 
     @lazy_attribute
     def q_values(self) -> Tensor:
-        """Means, or least, of their values, [B, n_actions]."""
+        """Mean, or least, of the members' values, [B, n_actions]."""
         values = torch.stack([member.q_values for member in self.members])
         return values.mean(0) if self.pool == "mean" else values.amin(0)
 
@@ -121,7 +121,7 @@ class EnsembleActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """Those of all."""
+        """The parameters of all members."""
         return tuple(tensor for member in self.members for tensor in member.params)
 
     def td_loss(
@@ -133,7 +133,7 @@ class EnsembleActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Sum of the losses of all against one target; the measure of error is the average of theirs, without sign."""
+        """Sum of the members' losses against one target; the error of a row is the mean of their absolute errors."""
         with torch.no_grad():
             next_action = next_value.greedy_actions if next_action is None else next_action
             least = least_of(next_value.members, next_action)
@@ -142,7 +142,7 @@ class EnsembleActionValue(DiscreteActionValue):
     def target_loss(
         self, action: Tensor, target: Tensor, elementwise: Callable[[Tensor], Tensor] = huber
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The same against numbers."""
+        """Sum of the members' losses against target values; the error of a row is the mean of their absolute errors."""
         return self._together(lambda member: member.target_loss(action, target, elementwise))
 
     def _together(self, loss_of: Callable[[Any], tuple[Tensor, Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -151,7 +151,7 @@ class EnsembleActionValue(DiscreteActionValue):
         return (weights * losses).sum(0), errors.abs().mean(0), values.mean(0)
 
     def masked(self, action_mask: Any) -> Self:
-        """The same of each member, without the actions that a mask, [B, n_actions], forbids."""
+        """Return the values of each member without the actions that a mask, [B, n_actions], forbids."""
         return self._of([member.masked(action_mask) for member in self.members])
 
     def __getitem__(self, i: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Returns as quantiles: at even fractions (QR-DQN), at random ones (IQN), or at those a network proposes (FQF)."""
+"""Returns as quantiles: at even fractions (QR-DQN), at random ones (IQN), or at proposed ones (FQF)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
@@ -16,13 +16,15 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
 
     Args:
         quantiles: Values of the quantiles, [B, n_taus, n_actions].
-        q_values_formatter: As in `DiscreteActionValue`.
-        action_mask: As in `DiscreteActionValue`.
-        taus: Which quantiles they are, in (0, 1), [B, n_taus]; None for the midpoints (i + 0.5) / n_taus.
-        masses: Probability that each quantile stands for, [B, n_taus]; None for the same, 1 / n_taus.
+        q_values_formatter: Applied to the array of values in `repr`.
+        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
+            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
+            state, allows all. None allows all.
+        taus: Fractions of the quantiles, in (0, 1), [B, n_taus]; None for the midpoints (i + 0.5) / n_taus.
+        masses: Probability that each quantile stands for, [B, n_taus]; None for equal ones, 1 / n_taus.
 
     Raises:
-        TypeError: If `quantiles` is no tensor.
+        TypeError: If `quantiles` is not a tensor.
         ValueError: If `quantiles` has another number of dimensions.
     """
 
@@ -56,16 +58,16 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(quantiles,)."""
+        """The tensor `quantiles`, in a tuple."""
         return (self.quantiles,)
 
     def evaluate_actions_as_quantiles(self, actions: Tensor) -> Tensor:
-        """Quantiles of one action for each state, [B, n_taus]."""
+        """Return the quantiles of one action for each state, [B, n_taus]."""
         index = actions.long()[:, None, None].expand(-1, self.quantiles.shape[1], 1)
-        return self.quantiles.gather(2, index).squeeze(2)  # which refuses -1
+        return self.quantiles.gather(2, index).squeeze(2)  # `gather` rejects -1
 
     def mean_of(self, quantiles: Tensor) -> Tensor:
-        """Mean of other distributions with quantiles of the same masses, [B, n_taus, ...] to [B, ...]."""
+        """Return the means of other distributions with quantiles of the same masses, [B, n_taus, ...] to [B, ...]."""
         return quantiles.mean(1) if self.masses is None else torch.einsum("bn...,bn->b...", quantiles, self.masses)
 
     def td_loss(
@@ -77,7 +79,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile Huber loss (eq. 10); the measure of error is the distance of the means."""
+        """Quantile Huber loss (eq. 10); the error of a row is the distance of the means."""
         prediction = self.evaluate_actions_as_quantiles(action)
         with torch.no_grad():
             if next_action is None:
@@ -98,11 +100,11 @@ QuantileFunction = Callable[[Tensor, Tensor], Tensor]
 
 
 class QuantileThresholds(NamedTuple):
-    """How many fractions are drawn for a state (arXiv:1806.06923, section 3.1).
+    """Numbers of fractions drawn for a state (arXiv:1806.06923, section 3.1).
 
     Args:
         N: For the quantiles that are learnt.
-        N_prime: For the quantiles of the next state, which are learnt from.
+        N_prime: For the quantiles of the next state, which are the targets.
         K: For the greedy action, and the mean of the returns.
     """
 
@@ -115,16 +117,18 @@ _DEFAULT_THRESHOLDS = QuantileThresholds()
 
 
 class ImplicitQuantileActionValue(DiscreteActionValue):
-    """Returns of finitely many actions by their quantile function (arXiv:1806.06923).
+    """Returns of finitely many actions, represented by their quantile function (arXiv:1806.06923).
 
-    Called with fractions it gives their quantiles. What concerns means (`q_values`, `greedy_actions`, `max`, ...) is
-    computed from the same K fractions, however often it is asked for, also of some of the states and after `masked`.
+    Called with fractions it returns their quantiles. Means (`q_values`, `greedy_actions`, `max`, ...) are always
+    computed from the same K fractions, also after indexing and after `masked`.
 
     Args:
-        features: What the quantiles are computed from, [B, hidden].
+        features: Input of the quantile function, [B, hidden].
         quantile_function: From features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n, n_actions].
-        thresholds: How many fractions are drawn.
-        action_mask: As in `DiscreteActionValue`.
+        thresholds: Numbers of fractions to draw.
+        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
+            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
+            state, allows all. None allows all.
         taus: The K fractions, [B, K]; None to draw them when they are needed.
 
     Raises:
@@ -149,18 +153,18 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
             self.taus = taus
 
     def __call__(self, taus: Tensor) -> QuantileDiscreteActionValue:
-        """The quantiles of the fractions, [B, n]."""
+        """Return the quantiles at fractions [B, n]."""
         quantiles = self.quantile_function(self.features, taus)
         return QuantileDiscreteActionValue(quantiles, action_mask=self.action_mask, taus=taus)
 
     @lazy_attribute
     def taus(self) -> Tensor:
-        """The fractions of which means are made, [B, K]."""
+        """Fractions that means are computed from, [B, K]."""
         return self.draw(self.thresholds.K)
 
     @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
-        """The quantiles of which means are made."""
+        """Quantiles that means are computed from."""
         return self(self.taus)
 
     @lazy_attribute
@@ -171,21 +175,21 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
     @lazy_attribute
     def n_actions(self) -> int:
         """Number of actions."""
-        with torch.no_grad():  # one quantile of one state is enough to tell
+        with torch.no_grad():  # one quantile of one state is enough
             one = self.features[:1]
             return self.quantile_function(one, one.new_full((1, 1), 0.5)).shape[2]
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(features,)."""
+        """The tensor `features`, in a tuple."""
         return (self.features,)
 
     def draw(self, n: int) -> Tensor:
-        """As many fractions for every state, [B, n], uniform in [0, 1), from PyTorch's global stream."""
+        """Draw n fractions for every state, [B, n], uniform in [0, 1), from PyTorch's global stream."""
         return torch.rand(self.features.shape[0], n, dtype=self.features.dtype, device=self.features.device)
 
     def at_even_fractions(self) -> Self:
-        """The same values with means of evenly spaced fractions, so that nothing is random."""
+        """Return the values with means computed from evenly spaced fractions, so that nothing is random."""
         taus = even_fractions(self.thresholds.K, self.features).expand(self.features.shape[0], -1)
         return type(self)(self.features, self.quantile_function, self.thresholds, self.action_mask, taus)
 
@@ -200,7 +204,7 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Quantile Huber loss of N quantiles against N' (arXiv:1806.06923, eq. 2 and 3), summed over N.
 
-        The measure of error is the distance of their means.
+        The error of a row is the distance of the means.
         """
         value = self(self.draw(self.thresholds.N))
         with torch.no_grad():
@@ -217,17 +221,19 @@ class ImplicitQuantileActionValue(DiscreteActionValue):
 
 
 class FullyParametrizedActionValue(ImplicitQuantileActionValue):
-    """Returns of finitely many actions by quantiles whose fractions a network proposes (arXiv:1911.02140).
+    """Returns of finitely many actions, by quantiles at fractions that a network proposes (arXiv:1911.02140).
 
-    The fractions cut the probability into n parts, whose masses are proposed; the quantile in the middle of a part
-    stands for it. The greedy action and both sides of a TD error come from these quantiles.
+    The fractions divide the probability into n intervals, whose masses are proposed. The quantile in the middle of an
+    interval stands for it. The greedy action and both sides of a TD error are computed from these quantiles.
 
     Args:
-        features: As in `ImplicitQuantileActionValue`.
-        quantile_function: As in `ImplicitQuantileActionValue`.
-        masses: Probability of each part, proposed for the state, [B, n], positive, of sum 1.
-        entropy_coeff: Weight of the entropy of the masses, which keeps them from shrinking to nothing.
-        action_mask: As in `DiscreteActionValue`.
+        features: Input of the quantile function, [B, hidden].
+        quantile_function: From features, [B, hidden], and fractions in (0, 1), [B, n], to quantiles, [B, n, n_actions].
+        masses: Probability of each interval, proposed for the state, [B, n], positive, of sum 1.
+        entropy_coeff: Weight of the entropy of the masses, which keeps them from vanishing.
+        action_mask: True where an action is allowed, [B, n_actions], bool. The greedy action, `max` and
+            `compute_expectation` use only allowed actions. A row without allowed actions, such as that of a terminal
+            state, allows all. None allows all.
     """
 
     def __init__(
@@ -244,23 +250,23 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
 
     @lazy_attribute
     def edges(self) -> Tensor:
-        """Where one part ends and the next begins, tau_1 to tau_n = 1, [B, n]."""
+        """Upper ends of the intervals, tau_1 to tau_n = 1, [B, n]."""
         return self.masses.cumsum(1)
 
     @lazy_attribute
     def taus(self) -> Tensor:
-        """The middles of the parts, [B, n], without gradient."""
+        """Middles of the intervals, [B, n], without gradient."""
         return (self.edges - self.masses / 2).detach()
 
     @lazy_attribute
     def quantile_value(self) -> QuantileDiscreteActionValue:
-        """The quantiles in the middles of the parts."""
+        """Quantiles in the middles of the intervals."""
         value = self(self.taus)
         value.masses = self.masses.detach()
         return value
 
     def at_even_fractions(self) -> Self:
-        """The same values: nothing about them is random."""
+        """Return the values unchanged: nothing about them is random."""
         return self
 
     def td_loss(
@@ -272,10 +278,10 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Quantile Huber loss of the proposed quantiles, which the proposal does not feel, and `fraction_loss`.
+        """Quantile Huber loss of the quantiles, without gradient in the proposal, plus `fraction_loss`.
 
-        A quantile of the next state counts with the mass of its part: counted alike, as in the paper, they would be
-        another distribution than the one that `q_values` are the means of.
+        A quantile of the next state is weighted by the mass of its interval. With equal weights, as in the paper, the
+        target would be another distribution than the one with the means `q_values`.
         """
         with torch.no_grad():
             if next_action is None:
@@ -285,10 +291,10 @@ class FullyParametrizedActionValue(ImplicitQuantileActionValue):
         return loss + self.fraction_loss(action), error, value
 
     def fraction_loss(self, action: Tensor) -> Tensor:
-        """A number whose gradient in the fractions is that of the Wasserstein distance (section 3.2), [B].
+        """Loss whose gradient in the fractions is that of the Wasserstein distance (section 3.2), [B].
 
-        The distance between the quantile function and the steps that stand for it has the derivative
-        2 F(tau_i) - F(middle before) - F(middle after) in tau_i. The entropy's share is taken off.
+        The distance between the quantile function and its step approximation has the derivative
+        2 F(tau_i) - F(middle before) - F(middle after) in tau_i. The weighted entropy is subtracted.
         """
         inner = self.edges[:, :-1]
         with torch.no_grad():

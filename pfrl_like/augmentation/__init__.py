@@ -1,4 +1,4 @@
-"""Random changes of observations that leave their meaning, for images and for vectors."""
+"""Random changes of observations that preserve their meaning, for images and for vectors."""
 
 from pfrl_like.augmentation.augmentation import Augmentation
 from pfrl_like.augmentation.image import (

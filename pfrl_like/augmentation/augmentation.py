@@ -1,4 +1,4 @@
-"""The interface of augmentations, what they draw, and which numbers they compute with."""
+"""The interface of augmentations, their random draws, and their dtypes."""
 
 import dataclasses
 import math
@@ -17,25 +17,25 @@ RandomNumbers = torch.Generator | None
 
 
 class Augmentation(Configurable):
-    """A random change of observations that leaves their meaning: a function of (batch, rng).
+    """A random change of observations that preserves their meaning: a function of (batch, rng).
 
     Subclasses are dataclasses, whose fields are the parameters.
     """
 
     @abstractmethod
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change each observation of a batch in its own random way.
+        """Change each observation of a batch in a random way of its own.
 
         Args:
             x: Observations, [N, ...]; images are [N, C, H, W], uint8 or floating point.
-            rng: Where the random numbers come from; None is torch's global stream.
+            rng: Source of the random numbers; None is torch's global stream.
 
         Returns:
-            Same shape and dtype.
+            Changed observations of the same shape and dtype.
 
         Raises:
             ValueError: If x has another number of axes.
-            TypeError: If x has a dtype that it is not made for.
+            TypeError: If x has a dtype that is not supported.
         """
 
     def __call__(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
@@ -46,12 +46,12 @@ class Augmentation(Configurable):
 
 
 def uniform(x: Tensor, low: float, high: float, rng: RandomNumbers, shape: tuple[int, ...] = ()) -> Tensor:
-    """Numbers between two bounds, [N, *shape] for a batch of N rows, on its device, in floating point."""
+    """Draw numbers between two bounds, [N, *shape] for a batch of N rows, on its device, in floating point."""
     return low + (high - low) * _draw(torch.rand, x, rng, shape)
 
 
 def normal(x: Tensor, rng: RandomNumbers) -> Tensor:
-    """Numbers with mean 0 and standard deviation 1, [N]; otherwise as `uniform`."""
+    """Draw numbers with mean 0 and standard deviation 1, [N] for a batch of N rows, as `uniform` does."""
     return _draw(torch.randn, x, rng)
 
 
@@ -61,14 +61,15 @@ def _draw(draw: Callable[..., Tensor], x: Tensor, rng: RandomNumbers, shape: tup
 
 
 def each(values: Tensor, x: Tensor) -> Tensor:
-    """One value for each row of a batch, [N], in a shape that goes with the batch, [N, 1, ...]."""
+    """Reshape one value for each row of a batch, [N], so that it broadcasts to the batch, [N, 1, ...]."""
     return values.reshape(-1, *[1] * (x.ndim - 1))
 
 
 def in_floating_point(compute: Callable[[Tensor], Tensor], x: Tensor, white: float = 255.0) -> Tensor:
-    """A function of floating-point images, on images of any allowed dtype.
+    """Apply a function of floating-point images to images of any allowed dtype.
 
-    Halves are computed in float32. So are bytes, as numbers from 0 to `white`; the result is rounded and bounded.
+    Half-precision images are computed in float32. So are bytes, as numbers from 0 to `white`; their result is rounded
+    and clipped.
     """
     if x.dtype != torch.uint8:
         return compute(x.to(_computing_dtype(x))).to(x.dtype)
@@ -81,7 +82,7 @@ def _computing_dtype(x: Tensor) -> torch.dtype:
 
 
 def check_images(x: Tensor) -> None:
-    """Refuse what is no batch of images.
+    """Check that a tensor is a batch of images.
 
     Raises:
         ValueError: If there are not four axes.
@@ -94,7 +95,7 @@ def check_images(x: Tensor) -> None:
 
 
 def check_floats(x: Tensor, expected: str = "floating point") -> None:
-    """Refuse integers.
+    """Check that a tensor has a floating-point dtype.
 
     Raises:
         TypeError: If the dtype is not floating point.
@@ -104,10 +105,10 @@ def check_floats(x: Tensor, expected: str = "floating point") -> None:
 
 
 def check_range(name: str, value: Any, least: float = -math.inf) -> None:
-    """Refuse what is no pair of finite numbers, the smaller one first.
+    """Check that a value is a pair of finite numbers, the smaller one first.
 
     Raises:
-        TypeError: If it is no pair of numbers.
+        TypeError: If it is not a pair of numbers.
         ValueError: If they are not finite, in the wrong order, or below `least`.
     """
     if not isinstance(value, tuple | list) or len(value) != 2:

@@ -1,7 +1,7 @@
 """Augmentations of images, [N, C, H, W].
 
-Frames that are stacked along the channels are changed alike. What decides is a pure function of its draws; the classes
-draw. (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990)
+Frames stacked along the channels are changed in the same way. The changes are pure functions of random draws, which the
+classes make (Kostrikov et al. 2020, arXiv:2004.13649; Laskin et al. 2020, arXiv:2004.14990).
 """
 
 import math
@@ -35,10 +35,10 @@ def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, 
         brightness: Factors of the value, [N].
         contrast: Factors of the distance from each channel's mean, [N].
         saturation: Factors of the saturation, [N].
-        hue: What is added to the hue, in turns, [N].
+        hue: Shift of the hue, in turns, [N].
 
     Returns:
-        Same shape, in [0, 1].
+        Changed images of the same shape, in [0, 1].
     """
     frames = torch.unflatten(x, 1, (-1, 3))
     brightness, contrast, saturation, hue = (
@@ -52,18 +52,18 @@ def jitter(x: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, 
 
 
 def hue_saturation_value(rgb: Tensor) -> Tensor:
-    """From colours [..., 3, H, W] to the same shape; the hue in turns from 0 to 1, and 0 for grey."""
+    """Convert colours [..., 3, H, W] to hue, in turns from 0 to 1 and 0 for grey, saturation and value."""
     value, strongest = rgb.max(-3, keepdim=True)
     range_ = value - rgb.amin(-3, keepdim=True)
     saturation = range_ / torch.where(value > 0, value, 1)
-    # With the strongest channel k, the hue is 2 * k plus what the next channel is ahead of the one after, in sixths.
+    # With the strongest channel k, the hue is 2 * k plus the lead of channel k + 1 over channel k + 2, in sixths.
     ahead = rgb.roll(-1, -3) - rgb.roll(-2, -3)
     hue = ahead.gather(-3, strongest) / torch.where(range_ > 0, range_, 1) + 2 * strongest
     return torch.cat([(hue / 6) % 1, saturation, value], -3)
 
 
 def red_green_blue(hsv: Tensor) -> Tensor:
-    """The reverse; any real number is a hue, for it counts modulo 1."""
+    """Convert hue, saturation and value to colours; the hue may be any real number and counts modulo 1."""
     hue, saturation, value = hsv.chunk(3, -3)
     sixths = torch.tensor([5.0, 3.0, 1.0], dtype=hsv.dtype, device=hsv.device).reshape(3, 1, 1)
     place = (sixths + 6 * hue) % 6
@@ -71,12 +71,12 @@ def red_green_blue(hsv: Tensor) -> Tensor:
 
 
 def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Shift images by whole pixels; what comes in is the nearest pixel of the edge.
+    """Shift images by whole pixels; uncovered pixels repeat the nearest pixel of the edge.
 
     Args:
         x: Images, [N, C, H, W].
-        down: Pixels by which each moves, [N], int64; negative for up.
-        right: The same to the right.
+        down: Pixels by which each moves down, [N], int64; negative for up.
+        right: Pixels by which each moves to the right, [N], int64; negative for left.
     """
     rows = (torch.arange(x.shape[2], device=x.device) - down[:, None]).clamp(0, x.shape[2] - 1)
     columns = (torch.arange(x.shape[3], device=x.device) - right[:, None]).clamp(0, x.shape[3] - 1)
@@ -84,7 +84,7 @@ def shift(x: Tensor, down: Tensor, right: Tensor) -> Tensor:
 
 
 def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """Put 0 into one rectangle of each image; top, left, height and width in pixels, [N]."""
+    """Set one rectangle of each image to 0; top, left, height and width in pixels, [N]."""
     rows = torch.arange(x.shape[2], device=x.device) - top[:, None]
     columns = torch.arange(x.shape[3], device=x.device) - left[:, None]
     in_rows = (rows >= 0) & (rows < height[:, None])
@@ -93,7 +93,7 @@ def erase(x: Tensor, top: Tensor, left: Tensor, height: Tensor, width: Tensor) -
 
 
 def rotate(x: Tensor, angle: Tensor) -> Tensor:
-    """Turn images about their centre, interpolating between four pixels; what comes in is 0.
+    """Rotate images about their centre, with bilinear interpolation; uncovered pixels are 0.
 
     Args:
         x: Images, [N, C, H, W], float32 or float64.
@@ -109,13 +109,15 @@ def rotate(x: Tensor, angle: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class RandomShift(Augmentation):
-    """Shifts each image by some whole pixels in both directions, repeating its edge (arXiv:2004.13649, section 3).
+    """Shifts each image by a random number of whole pixels in both directions, repeating its edge.
+
+    See arXiv:2004.13649, section 3.
 
     Args:
         shift_size: Largest shift in pixels.
 
     Raises:
-        ValueError, TypeError: If it is no integer from 0 on.
+        ValueError, TypeError: If it is not an integer of at least 0.
     """
 
     type_name = "random_shift"
@@ -132,13 +134,13 @@ class RandomShift(Augmentation):
 
 @dataclass(frozen=True)
 class Cutout(Augmentation):
-    """Puts 0 into a random rectangle of some images (Zhong et al. 2017, arXiv:1708.04896, Algorithm 1).
+    """Sets a random rectangle of some images to 0 (Zhong et al. 2017, arXiv:1708.04896, Algorithm 1).
 
     The rectangle has 2 to 33 % of the image's area, and its height is 0.3 to 3.3 times its width, both uniformly; a
-    side that would be longer than the image is cut. It lies anywhere inside.
+    side longer than the image is cut. Its position inside the image is uniform.
 
     Args:
-        probability: Share of images that are changed.
+        probability: Probability that an image is changed.
 
     Raises:
         ValueError: If it is not between 0 and 1.
@@ -167,7 +169,7 @@ class HorizontalFlip(Augmentation):
     """Swaps left and right of some images.
 
     Args:
-        probability: Share of images that are changed.
+        probability: Probability that an image is changed.
 
     Raises:
         ValueError: If it is not between 0 and 1.
@@ -188,7 +190,7 @@ class HorizontalFlip(Augmentation):
 
 @dataclass(frozen=True)
 class VerticalFlip(HorizontalFlip):
-    """Swaps top and bottom of some images; parameters and errors as its base class."""
+    """Swaps top and bottom of some images; parameters and errors are those of `HorizontalFlip`."""
 
     type_name = "vertical_flip"
     axis = 2
@@ -196,7 +198,7 @@ class VerticalFlip(HorizontalFlip):
 
 @dataclass(frozen=True)
 class RandomRotation(Augmentation):
-    """Turns each image about its centre; corners that come in are 0.
+    """Rotates each image about its centre; uncovered corners are 0.
 
     Args:
         degree: Largest angle in degrees, in both directions; every angle up to it is equally likely.
@@ -219,12 +221,12 @@ class RandomRotation(Augmentation):
 
 @dataclass(frozen=True)
 class Intensity(Augmentation):
-    """Multiplies each image by its own number 1 + scale * n, with n from a normal distribution, cut at -2 and 2.
+    """Multiplies each image by a number of its own, 1 + scale * n, with n from a normal distribution, clipped at +-2.
 
-    That is the augmentation of arXiv:2004.13649, appendix. Bytes are rounded and stay within 0 and 255.
+    This is the augmentation of arXiv:2004.13649, appendix. Bytes are rounded and clipped to 0 to 255.
 
     Args:
-        scale: Standard deviation of the multiplier (before the cut).
+        scale: Standard deviation of the multiplier (before clipping).
 
     Raises:
         ValueError: If it is negative or not finite.
@@ -246,18 +248,18 @@ class Intensity(Augmentation):
 class ColorJitter(Augmentation):
     """Changes contrast, hue, saturation and brightness of each colour image (arXiv:2004.14990, section 4.1).
 
-    Contrast stretches the distances from the mean of each channel; then, as hue, saturation and value, the hue is moved
-    and the others are multiplied. Floating-point images have to lie in [0, 1], and so does the result; bytes in 0 to
-    255. Numbers are drawn uniformly from the ranges.
+    Contrast scales the distances from the mean of each channel. Then the hue is shifted, and saturation and value are
+    multiplied. Floating-point images have to lie in [0, 1], and so does the result; bytes in 0 to 255. Numbers are
+    drawn uniformly from the ranges.
 
     Args:
         brightness: Range (low, high) of the factor of the value.
         contrast: Range of the factor of the distance from the mean.
         saturation: Range of the factor of the saturation.
-        hue: Range of the movement of the hue, 1 being the whole circle.
+        hue: Range of the shift of the hue, in turns.
 
     Raises:
-        ValueError: On a range that is none, or a negative factor.
+        ValueError: On an invalid range, or a negative factor.
     """
 
     type_name = "color_jitter"
@@ -269,10 +271,10 @@ class ColorJitter(Augmentation):
     def __post_init__(self) -> None:
         for name, value in self.get_params().items():
             check_range(name, value, -math.inf if name == "hue" else 0)
-            object.__setattr__(self, name, tuple(value))  # JSON has lists only
+            object.__setattr__(self, name, tuple(value))  # JSON has only lists
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change each image in its own random way; as other augmentations.
+        """Change each image in a random way of its own; see `Augmentation.transform` for arguments and result.
 
         Raises:
             ValueError: If the channels are not those of colour frames, three for each.

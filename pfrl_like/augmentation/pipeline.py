@@ -1,4 +1,4 @@
-"""Augmentations by name, several of them in turn, and of whole batches."""
+"""Augmentations by name, sequences of augmentations, and the augmentation of whole batches."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from pfrl_like.augmentation.augmentation import Augmentation, RandomNumbers
 from pfrl_like.batch import Batch, concatenate_batches
 from pfrl_like.utils.plain_values import build
 
-#: A function of (batch, rng), as every `Augmentation` is one.
+#: A function of (batch, rng), such as an `Augmentation`.
 Augment = Callable[[Tensor, RandomNumbers], Tensor]
 
 AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
@@ -31,14 +31,14 @@ AUGMENTATIONS: Mapping[str, type[Augmentation]] = {
 
 
 def make_augmentation(augmentation: Any) -> Augment:
-    """The augmentation that a user has chosen.
+    """Return the augmentation that a user has chosen.
 
     Args:
-        augmentation: A name (one of `AUGMENTATIONS`), what `Augmentation.describe` gave, an augmentation, or any
+        augmentation: A name (one of `AUGMENTATIONS`), a result of `Augmentation.describe`, an augmentation, or any
             function of (batch, rng).
 
     Raises:
-        ValueError: On an unknown name, telling the nearest.
+        ValueError: On an unknown name; the error suggests the nearest.
         TypeError: On anything else.
     """
     if callable(augmentation) and not isinstance(augmentation, type):
@@ -47,14 +47,14 @@ def make_augmentation(augmentation: Any) -> Augment:
 
 
 class AugmentationPipeline:
-    """Augmentations that are applied in turn, itself a function of (batch, rng).
+    """A sequence of augmentations, itself a function of (batch, rng).
 
     Args:
-        augmentations: What `make_augmentation` takes, any number of them, or another pipeline; None for none.
+        augmentations: Any number of arguments of `make_augmentation`, or another pipeline; None for none.
 
     Raises:
-        ValueError: As `make_augmentation`.
-        TypeError: As `make_augmentation`.
+        ValueError: On an unknown name; the error suggests the nearest.
+        TypeError: On anything else.
     """
 
     def __init__(self, augmentations: Iterable[Any] | None = ()) -> None:
@@ -65,7 +65,7 @@ class AugmentationPipeline:
         self.augmentations = tuple(make_augmentation(augmentation) for augmentation in augmentations)
 
     def transform(self, x: Tensor, rng: RandomNumbers = None) -> Tensor:
-        """Change a batch by each augmentation in turn; arguments, result and errors as theirs."""
+        """Change a batch by each augmentation in turn; see `Augmentation.transform` for arguments and errors."""
         for augment in self.augmentations:
             x = augment(x, rng)
         return x
@@ -73,7 +73,7 @@ class AugmentationPipeline:
     __call__ = transform
 
     def describe(self) -> list[dict[str, Any]]:
-        """The augmentations as values that JSON has, from which the constructor makes an equal pipeline.
+        """Return the augmentations as JSON values, from which the constructor makes an equal pipeline.
 
         Raises:
             TypeError: If one is a function of the user's, which has no description.
@@ -94,20 +94,20 @@ class AugmentationPipeline:
 
 
 def pipeline_of(augmentations: Any) -> AugmentationPipeline:
-    """A pipeline itself, or the one of what its constructor takes; errors as its constructor's."""
+    """Return a pipeline unchanged, or a new one made of arguments of its constructor, which may raise its errors."""
     if isinstance(augmentations, AugmentationPipeline):
         return augmentations
     return AugmentationPipeline(augmentations)
 
 
 class BatchAugmentation:
-    """Gives a minibatch with its observations changed, several times if asked for: the loss is the mean over them.
+    """Replaces a minibatch by one or several copies with augmented observations; the loss is the mean over the copies.
 
-    What is changed are scaled observations, which are scaled back for networks that begin with the scaler.
+    The augmentation is applied to scaled observations, which are scaled back for networks that begin with the scaler.
 
     Args:
-        augment: Function of (observations, source of random numbers); None leaves them as they are.
-        n_copies: How many times each row comes, each time changed in another way (arXiv:2004.13649).
+        augment: Function of (observations, source of random numbers); None leaves them unchanged.
+        n_copies: Number of copies of each row, each augmented separately (arXiv:2004.13649).
         scaler: Scaler of the observations, or None.
     """
 

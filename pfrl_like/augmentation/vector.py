@@ -40,7 +40,7 @@ class SingleAmplitudeScaling(Augmentation):
 
 @dataclass(frozen=True)
 class MultipleAmplitudeScaling(SingleAmplitudeScaling):
-    """Multiplies each entry of each observation by a factor of its own; parameters and errors as its base class."""
+    """Multiplies each entry of each observation by a factor of its own, with the base class's parameters and errors."""
 
     type_name = "multiple_amplitude_scaling"
 

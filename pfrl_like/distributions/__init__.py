@@ -1,4 +1,4 @@
-"""Probability distributions beside those of torch, and what agents ask of all of them."""
+"""Probability distributions in addition to torch's, and operations on all distributions."""
 
 from pfrl_like.distributions import operations as kl
 from pfrl_like.distributions.categorical import Categorical, MaskedCategorical, ProductOfCategoricals

@@ -15,16 +15,16 @@ from pfrl_like.functions.action_masks import as_action_mask, without_forbidden
 
 
 class Categorical(TorchCategorical):
-    """Distribution of 0 to n - 1: that of torch, which it is to whoever asks, only cheaper.
+    """Distribution over 0 to n - 1; a cheaper subclass of torch's.
 
-    Arguments are not looked at; NaN in them shows up in what is computed from them. Entropy and divergence are finite,
-    gradients included, where logits are minus infinity.
+    Arguments are not checked; NaN in them shows up in the results. Entropy and divergence are finite, gradients
+    included, where logits are minus infinity.
 
     Args:
         logits: Logarithms of probabilities up to a constant of each row, [..., n].
 
     Attributes:
-        scores: The `logits` that it was made of, whereas those of torch, `logits`, are normalised.
+        scores: The argument `logits`; the attribute `logits`, as in torch, is normalised.
     """
 
     _event_shape = torch.Size()
@@ -37,22 +37,22 @@ class Categorical(TorchCategorical):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(logits,), the logarithms of the probabilities, [..., n]."""
+        """The tensor `logits`, the logarithms of the probabilities, [..., n], in a tuple."""
         return (self.logits,)
 
     def with_params(self, logits: Tensor) -> "Categorical":
-        """A distribution with other logarithms of probabilities, which are taken as they are."""
+        """Return a distribution with other logarithms of probabilities, which have to be normalised."""
         other = object.__new__(Categorical)
         other.logits = other._param = other.scores = logits
         other._num_events, other._batch_shape = logits.shape[-1], logits.shape[:-1]
         return other
 
     def masked(self, action_mask: Any) -> "MaskedCategorical":
-        """The same distribution with only some actions allowed.
+        """Return the distribution with only some actions allowed.
 
         Args:
-            action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row that allows nothing
-                allows everything.
+            action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row without allowed actions
+                allows all.
 
         Raises:
             ValueError: If its shape does not fit.
@@ -60,22 +60,22 @@ class Categorical(TorchCategorical):
         return MaskedCategorical(self.logits, action_mask)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Categorical":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         return self.with_params(self.logits.expand(*batch_shape, self._num_events))
 
     @property
     def mode(self) -> Tensor:
-        """Likeliest action, [...], int64."""
+        """Most probable action, [...], int64."""
         return self.logits.argmax(-1)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Actions, [*sample_shape, ...], int64; the same as torch draws from the same random numbers."""
+        """Draw actions, [*sample_shape, ...], int64; torch draws the same from the same random numbers."""
         with torch.no_grad():
             drawn = torch.multinomial(self.probs.reshape(-1, self._num_events), math.prod(sample_shape), True)
         return drawn.T.reshape((*sample_shape, *self._batch_shape))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of each action [...], [...]."""
+        """Return the logarithm of the probability of each action [...], [...]."""
         logits = self.logits
         if value.shape != self._batch_shape:
             shape = torch.broadcast_shapes(value.shape, self._batch_shape)  # type: ignore[no-untyped-call]
@@ -83,22 +83,22 @@ class Categorical(TorchCategorical):
         return logits.gather(-1, value.long().unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, [...]."""
-        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)  # as the function `finite` does
+        """Return the entropy in nats, [...]."""
+        finite = self.logits.clamp_min(torch.finfo(self.logits.dtype).min)  # the function `finite`, inlined
         entropy: Tensor = -torch.linalg.vecdot(self.probs, finite)
         return entropy
 
 
 class MaskedCategorical(Categorical):
-    """Distribution of 0 to n - 1 of which some are forbidden.
+    """Distribution over 0 to n - 1, some of which are forbidden.
 
-    A forbidden action has the probability 0. As the logarithm of that it has a quarter of the least number of the
-    dtype rather than minus infinity, so that sums over all actions, p * (log p - ...), and their gradients are finite.
+    A forbidden action has probability 0. Its log-probability is a quarter of the dtype's least number rather than minus
+    infinity, so that sums over all actions, p * (log p - ...), and their gradients are finite.
 
     Args:
         logits: Logarithms of probabilities up to a constant of each row, [..., n].
-        action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row that allows nothing (a
-            terminal state has nothing to choose) allows everything.
+        action_mask: True where an action is allowed, tensor or array [..., n] or [n]. A row without allowed actions,
+            such as that of a terminal state, allows all.
 
     Raises:
         ValueError: If the shape of `action_mask` does not fit.
@@ -110,12 +110,12 @@ class MaskedCategorical(Categorical):
 
 
 def least(dtype: torch.dtype) -> float:
-    """What stands for the logarithm of 0."""
+    """Return the number that replaces the logarithm of 0."""
     return torch.finfo(dtype).min / 4
 
 
 def finite(log_probs: Tensor) -> Tensor:
-    """The same numbers with the least finite one instead of minus infinity, whose product with 0 is NaN."""
+    """Replace minus infinity, whose product with 0 is NaN, by the least finite number."""
     return log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
 
 
@@ -123,8 +123,8 @@ class ProductOfCategoricals(Distribution):
     """Distribution of n independent choices, actions [..., n] of a MultiDiscrete space.
 
     Args:
-        logits: One tensor [..., k] for each choice, or all of them beside each other, [..., sum(nvec)].
-        nvec: Number of actions of each choice; only where `logits` is one tensor.
+        logits: One tensor [..., k] for each choice, or all of them concatenated, [..., sum(nvec)].
+        nvec: Number of actions of each choice; only if `logits` is one tensor.
 
     Raises:
         ValueError: If `nvec` is missing, is given beside a list, is not positive, or does not add up to the logits.
@@ -153,21 +153,21 @@ class ProductOfCategoricals(Distribution):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(logits,), the logarithms of the probabilities, [..., n, max(nvec)]; minus immense where there is none."""
+        """The tensor `logits`, log-probabilities [..., n, max(nvec)], in a tuple; hugely negative in unused entries."""
         return self.choices.params
 
     def with_params(self, logits: Tensor) -> "ProductOfCategoricals":
-        """A distribution with other logarithms of probabilities, which are taken as they are."""
+        """Return a distribution with other logarithms of probabilities, which have to be normalised."""
         other = object.__new__(ProductOfCategoricals)
         other._take(self.choices.with_params(logits), self.nvec)
         return other
 
     def masked(self, action_mask: Any) -> "ProductOfCategoricals":
-        """The same distribution with only some actions allowed.
+        """Return the distribution with only some actions allowed.
 
         Args:
-            action_mask: True where an action is allowed, the choices beside each other, tensor or array
-                [..., sum(nvec)] or [sum(nvec)]. A choice that allows nothing allows everything.
+            action_mask: True where an action is allowed, the choices concatenated, tensor or array [..., sum(nvec)] or
+                [sum(nvec)]. A choice without allowed actions allows all.
 
         Raises:
             ValueError: If its shape does not fit.
@@ -179,39 +179,39 @@ class ProductOfCategoricals(Distribution):
         return other
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "ProductOfCategoricals":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         return self.with_params(self.choices.expand((*batch_shape, *self._event_shape)).logits)
 
     @property
     def mode(self) -> Tensor:
-        """Likeliest actions, [..., n], int64."""
+        """Most probable actions, [..., n], int64."""
         return self.choices.mode
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Actions, [*sample_shape, ..., n], int64."""
+        """Draw actions, [*sample_shape, ..., n], int64."""
         return self.choices.sample(sample_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the probability of actions [..., n], [...]."""
+        """Return the logarithm of the probability of actions [..., n], [...]."""
         return self.choices.log_prob(value).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, [...]."""
+        """Return the entropy in nats, [...]."""
         return self.choices.entropy().sum(-1)
 
 
 def _beside_each_other(row: Tensor, nvec: tuple[int, ...], filler: float) -> Tensor:
-    """Numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
+    """Return numbers [..., sum(nvec)] as [..., n, max(nvec)]."""
     if len(set(nvec)) == 1:
         return row.reshape(*row.shape[:-1], len(nvec), nvec[0])
-    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # which does not follow caches
+    places = _places.__wrapped__ if torch.compiler.is_compiling() else _places  # a compiler does not trace caches
     flat = pad(row, (0, 1), value=filler).index_select(-1, places(nvec, row.device))
     return flat.reshape(*row.shape[:-1], len(nvec), max(nvec))
 
 
 @functools.lru_cache(maxsize=32)
 def _places(nvec: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where in a row each choice's numbers are, [n * max(nvec)]; the place after the row where there is none."""
+    """Return the indices of each choice's numbers in a row, [n * max(nvec)]; the row's length for unused entries."""
     starts = [sum(nvec[:i]) for i in range(len(nvec))]
     places = [
         start + j if j < size else sum(nvec) for start, size in zip(starts, nvec, strict=True) for j in range(max(nvec))

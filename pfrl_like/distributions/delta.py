@@ -1,4 +1,4 @@
-"""All probability at one point."""
+"""Distributions with all probability at one point."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ from pfrl_like.distributions.gaussian import IndependentVector
 
 
 class Delta(Distribution):
-    """Distribution of numbers that are always `loc`; what a deterministic policy gives.
+    """Distribution of numbers that are always `loc`; the output of a deterministic policy.
 
     Args:
-        loc: Where the probability is, a tensor or number; samples by `rsample` carry its gradient.
-        validate_args: As in torch.
+        loc: Location, a tensor or number; samples by `rsample` carry its gradient.
+        validate_args: True to validate arguments; None for torch's default.
     """
 
     arg_constraints = {"loc": constraints.real}  # noqa: RUF012 - as in torch
@@ -43,7 +43,7 @@ class Delta(Distribution):
         return torch.zeros_like(self.loc)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "Delta":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         new: Delta = self._get_checked_instance(Delta, _instance)  # type: ignore[no-untyped-call]
         new.loc = self.loc.expand(torch.Size(batch_shape))
         super(Delta, new).__init__(new.loc.shape, validate_args=False)
@@ -51,15 +51,15 @@ class Delta(Distribution):
         return new
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """`loc`, [*sample_shape, *batch_shape]."""
+        """Return `loc`, [*sample_shape, *batch_shape]."""
         return self.loc.expand(self._extended_shape(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """`rsample` without its gradient."""
+        """Return `rsample` without its gradient."""
         return self.rsample(sample_shape).detach()
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Not defined.
+        """Raise an error, because there is no density.
 
         Raises:
             RuntimeError: Always.
@@ -67,7 +67,7 @@ class Delta(Distribution):
         raise RuntimeError(_NO_DENSITY)
 
     def entropy(self) -> Tensor:
-        """Not defined.
+        """Raise an error, because there is no density.
 
         Raises:
             RuntimeError: Always.
@@ -76,10 +76,10 @@ class Delta(Distribution):
 
 
 class DeltaVector(IndependentVector[Delta]):
-    """All probability at one vector: `Independent(Delta(loc), 1)`, only cheaper.
+    """Distribution with all probability at one vector; a cheaper `Independent(Delta(loc), 1)`.
 
     Args:
-        loc: Where the probability is, [..., n]; samples by `rsample` carry its gradient.
+        loc: Location, [..., n]; samples by `rsample` carry its gradient.
 
     Raises:
         ValueError: If `loc` is a scalar.
@@ -94,23 +94,23 @@ class DeltaVector(IndependentVector[Delta]):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(loc,)."""
+        """The tensor `loc`, in a tuple."""
         return (self.loc,)
 
     def with_params(self, loc: Tensor) -> "DeltaVector":
-        """A distribution at another vector."""
+        """Return a distribution at another vector."""
         return DeltaVector(loc)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DeltaVector":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         return DeltaVector(self.loc.expand(*batch_shape, *self._event_shape))
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """`loc`, [*sample_shape, ..., n]."""
+        """Return `loc`, [*sample_shape, ..., n]."""
         return self.loc.expand(*sample_shape, *self.loc.shape) if sample_shape else self.loc
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """`rsample` without its gradient."""
+        """Return `rsample` without its gradient."""
         return self.rsample(sample_shape).detach()
 
 

@@ -1,4 +1,4 @@
-"""Gaussians of vectors with independent components, plain ones and those that tanh squashes into [-1, 1]."""
+"""Gaussians of vectors with independent components, plain ones and ones squashed into [-1, 1] by tanh."""
 
 import math
 from typing import Any, TypeVar
@@ -13,10 +13,9 @@ _SCALAR = "loc is a scalar, expected a tensor [..., n]"
 
 
 class IndependentVector(Independent[D]):
-    """`Independent(base_dist, 1)` of torch, which it is to whoever asks, without its constructors and checks.
+    """A subclass of torch's `Independent(base_dist, 1)` without its constructors and checks.
 
-    A class of it says what `base_dist` and `rsample` are. Arguments are not looked at; NaN in them shows up in what is
-    computed from them.
+    Subclasses define `base_dist` and `rsample`. Arguments are not checked; NaN in them shows up in the results.
 
     Args:
         loc: Mean and mode, [..., n].
@@ -51,7 +50,7 @@ class IndependentVector(Independent[D]):
         return self.loc
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """`rsample` without its gradient."""
+        """Return `rsample` without its gradient."""
         with torch.no_grad():
             return self.rsample(sample_shape)
 
@@ -60,12 +59,12 @@ _LOG_ROOT_2_PI = math.log(2 * math.pi) / 2
 
 
 class DiagonalGaussian(IndependentVector[Normal]):
-    """Gaussian of vectors: `Independent(Normal(loc, scale), 1)` of torch, only cheaper.
+    """Gaussian of vectors; a cheaper `Independent(Normal(loc, scale), 1)` of torch.
 
     Args:
         loc: Mean, [..., n].
         scale: Standard deviation, positive, tensor [..., n] or [n] or [1], or a number.
-        log_scale: Its logarithm, if it is at hand, in the shape of `scale`.
+        log_scale: Logarithm of `scale`, in its shape, if it is available.
 
     Raises:
         ValueError: If `loc` is a scalar.
@@ -89,20 +88,20 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
     @property
     def base_dist(self) -> Normal:  # type: ignore[override]
-        """The distribution of torch of the single components."""
+        """Torch's distribution of the single components."""
         return Normal(self.loc, self.scale, validate_args=False)
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(loc, scale), both [..., n]."""
+        """The tensors `loc` and `scale`, both [..., n]."""
         return self.loc, self.scale.expand_as(self.loc)
 
     def with_params(self, loc: Tensor, scale: Tensor) -> "DiagonalGaussian":
-        """A distribution like this one with other parameters."""
+        """Return a distribution of this class with other parameters."""
         return DiagonalGaussian(loc, scale)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "DiagonalGaussian":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         shape = (*batch_shape, *self._event_shape)
         return DiagonalGaussian(self.loc.expand(shape), self.scale.expand(shape))
 
@@ -117,30 +116,30 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return self.stddev.square()
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """A sample that carries gradients, [*sample_shape, ..., n]."""
+        """Draw a sample that carries gradients, [*sample_shape, ..., n]."""
         return torch.addcmul(self.loc, self.scale, self._noise(sample_shape))
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""
+        """Draw a sample that carries gradients, [..., n], and compute its log-probability, [...], at less cost."""
         noise = self._noise()
         sample = torch.addcmul(self.loc, self.scale, noise)
-        log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # `_log_volume`, without calls
+        log_scale = self.scale.log() if self._log_scale is None else self._log_scale  # `_log_volume`, inlined
         volume = log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
         return sample, -0.5 * noise.square().sum(-1) - volume
 
     def log_prob_and_entropy(self, value: Tensor) -> tuple[Tensor, Tensor]:
-        """What `log_prob` and `entropy` give, cheaper than one by one."""
+        """Return the results of `log_prob` and `entropy`, at less cost than separately."""
         volume = self._log_volume()
         noise = (value - self.loc) / self.scale
         return -0.5 * noise.square().sum(-1) - volume, (volume + self._event_shape[0] / 2).expand(self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the density at `value` [..., n], [...]."""
+        """Return the logarithm of the density at `value` [..., n], [...]."""
         volume = self._log_volume()
         return -0.5 * ((value - self.loc) / self.scale).square().sum(-1) - volume
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, [...]."""
+        """Return the entropy in nats, [...]."""
         return (self._log_volume() + self._event_shape[0] / 2).expand(self._batch_shape)
 
     @property
@@ -153,21 +152,21 @@ class DiagonalGaussian(IndependentVector[Normal]):
         return torch.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def _log_volume(self) -> Tensor:
-        """Minus the logarithm of the density at the mean, [...] or a scalar."""
+        """Return minus the logarithm of the density at the mean, [...] or a scalar."""
         return self.log_scale.sum(-1) + self._event_shape[0] * _LOG_ROOT_2_PI
 
 
 class SquashedGaussian(Distribution):
     """tanh of a Gaussian of vectors with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
-    What it says of values at the bounds, which float numbers reach, is finite: they count as the last number before.
-    A sample's own log-probability, from `rsample_with_log_prob` or from `log_prob` of the very tensor that `sample` or
-    `rsample` gave last, is computed from what was squashed and exact everywhere.
+    Results are finite also for values at the bounds, which floating-point numbers reach: they count as the adjacent
+    number within. The log-probability of a sample is exact everywhere if it comes from `rsample_with_log_prob`, or from
+    `log_prob` of the tensor that `sample` or `rsample` returned last; it is computed from the value before squashing.
 
     Args:
         loc: Mean before squashing, [..., n].
         scale: Standard deviation before squashing, positive, tensor [..., n] or [n] or [1], or a number.
-        log_scale: Its logarithm, if it is at hand, in the shape of `scale`.
+        log_scale: Logarithm of `scale`, in its shape, if it is available.
     """
 
     arg_constraints = {}  # noqa: RUF012 - as in torch
@@ -183,55 +182,55 @@ class SquashedGaussian(Distribution):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """(loc, scale), both [..., n]."""
+        """The tensors `loc` and `scale`, both [..., n]."""
         return self.base_dist.params
 
     def with_params(self, loc: Tensor, scale: Tensor) -> "SquashedGaussian":
-        """A distribution like this one with other parameters."""
+        """Return a distribution of this class with other parameters."""
         return SquashedGaussian(loc, scale)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> "SquashedGaussian":
-        """The same distribution for a larger batch shape."""
+        """Return the distribution expanded to a larger batch shape."""
         wide = self.base_dist.expand(batch_shape)
         return SquashedGaussian(wide.loc, wide.scale)
 
     @property
     def mode(self) -> Tensor:
-        """Squashed mean, [..., n]: the median, and what Soft Actor-Critic does in evaluation."""
+        """Squashed mean, [..., n]: the median, and the action of Soft Actor-Critic in evaluation."""
         return self.base_dist.loc.tanh()
 
     @property
     def mean(self) -> Tensor:
-        """The mean, [..., n], by quadrature."""
+        """Mean, [..., n], by quadrature."""
         points, weights = self._quadrature()
         return points.tanh() @ weights
 
     @property
     def variance(self) -> Tensor:
-        """The variance, [..., n], by quadrature."""
+        """Variance, [..., n], by quadrature."""
         points, weights = self._quadrature()
         return (points.tanh() - self.mean.unsqueeze(-1)).square() @ weights
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
-        """A sample that carries gradients, [*sample_shape, ..., n]."""
+        """Draw a sample that carries gradients, [*sample_shape, ..., n]."""
         return self._remember(self.base_dist.rsample(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """The same without a gradient."""
+        """Draw a sample without a gradient, [*sample_shape, ..., n]."""
         return self._remember(self.base_dist.sample(sample_shape))
 
     def rsample_with_log_prob(self) -> tuple[Tensor, Tensor]:
-        """A sample that carries gradients, [..., n], and its log-probability, [...], cheaper than one by one."""
+        """Draw a sample that carries gradients, [..., n], and compute its log-probability, [...], at less cost."""
         before, log_prob = self.base_dist.rsample_with_log_prob()
         return before.tanh(), log_prob - log_slope_of_tanh(before).sum(-1)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """Logarithm of the density at `value` [..., n], [...]."""
+        """Return the logarithm of the density at `value` [..., n], [...]."""
         before = self._before_squashing(value)
         return self.base_dist.log_prob(before) - log_slope_of_tanh(before).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Entropy in nats, [...], by quadrature; exact to 1e-6 for scales up to 2, to 3e-3 for those up to e**2."""
+        """Return the entropy in nats, [...], by quadrature; exact to 1e-6 for scales up to 2, to 3e-3 up to e**2."""
         points, weights = self._quadrature()
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 
@@ -242,13 +241,13 @@ class SquashedGaussian(Distribution):
     def _before_squashing(self, value: Tensor) -> Tensor:
         if self._drawn is not None and value is self._drawn[0] and _is_as_it_was_made(value):
             return self._drawn[1]
-        most = 1 - torch.finfo(value.dtype).eps / 2  # the last number before 1
+        most = 1 - torch.finfo(value.dtype).eps / 2  # the largest number below 1
         return value.clamp(-most, most).atanh()
 
     def _quadrature(self) -> tuple[Tensor, Tensor]:
-        """Points before squashing, [..., n, K], and their weights, [K], by the trapezoidal rule under the Gaussian.
+        """Return points before squashing, [..., n, K], and weights, [K], of the trapezoidal rule for the Gaussian.
 
-        The rule converges exponentially in the number of points, since the functions it is used for are smooth.
+        The rule converges exponentially in the number of points, because it is applied to smooth functions.
         """
         loc, scale = self.params
         normal = torch.linspace(-6, 6, 49, dtype=loc.dtype, device=loc.device)
@@ -256,7 +255,7 @@ class SquashedGaussian(Distribution):
 
 
 def log_slope_of_tanh(x: Tensor) -> Tensor:
-    """log(1 - tanh(x)**2) in a form that does not vanish for large x, in the shape of `x`.
+    """Return log(1 - tanh(x)**2), in the shape of `x`, in a form that does not vanish for large x.
 
     It is 2 * (log 2 - x - log(1 + exp(-2x))).
     """
@@ -264,5 +263,5 @@ def log_slope_of_tanh(x: Tensor) -> Tensor:
 
 
 def _is_as_it_was_made(value: Tensor) -> bool:
-    """Whether nobody has changed a tensor in place; of one of inference mode, or under a compiler, nobody can tell."""
+    """Return True if a tensor has not been changed in place; in inference mode and under a compiler it is assumed."""
     return torch.compiler.is_compiling() or value.is_inference() or value._version == 0

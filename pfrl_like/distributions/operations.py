@@ -12,15 +12,15 @@ from pfrl_like.distributions.gaussian import DiagonalGaussian, SquashedGaussian
 
 
 def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
-    """A sample that carries gradients, [..., n], and its log-probability, [...].
+    """Draw a sample that carries gradients, [..., n], and return its log-probability, [...], as well.
 
-    Distributions that have `rsample_with_log_prob` do it in fewer operations and without rounding at their bounds.
+    Distributions with a method `rsample_with_log_prob` need fewer operations and do not round at their bounds.
 
     Args:
-        distribution: Any with `rsample`.
+        distribution: Any distribution with `rsample`.
 
     Raises:
-        TypeError: If it has no `rsample`, as discrete ones.
+        TypeError: If it has no `rsample`, such as a discrete one.
     """
     if hasattr(distribution, "rsample_with_log_prob"):
         sample, log_prob = distribution.rsample_with_log_prob()
@@ -35,10 +35,10 @@ def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
 
 
 def log_prob_and_entropy(distribution: Any, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Log-probability of a value, and the entropy, both [...].
+    """Return the log-probability of a value, and the entropy, both [...].
 
     Args:
-        distribution: Any with `log_prob` and `entropy`.
+        distribution: Any distribution with `log_prob` and `entropy`.
         value: Actions, [..., n] or [...].
     """
     if hasattr(distribution, "log_prob_and_entropy"):
@@ -48,15 +48,15 @@ def log_prob_and_entropy(distribution: Any, value: Tensor) -> tuple[Tensor, Tens
 
 
 def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOfCategoricals:
-    """The same distribution with only some actions allowed.
+    """Return a distribution with only some actions allowed.
 
     Args:
-        distribution: A categorical distribution, of this package or of torch, or a product of such.
-        action_mask: True where an action is allowed, tensor or array [..., n_actions] or [n_actions]; of a product the
-            choices beside each other. A row that allows nothing allows everything.
+        distribution: A categorical distribution, of this package or of torch, or a product of categorical ones.
+        action_mask: True where an action is allowed, tensor or array [..., n_actions] or [n_actions]; for a product,
+            the choices concatenated. A row without allowed actions allows all.
 
     Raises:
-        TypeError: If the distribution is no categorical one.
+        TypeError: If the distribution is not categorical.
         ValueError: If the shape of the mask does not fit.
     """
     if isinstance(distribution, Categorical | ProductOfCategoricals):
@@ -77,12 +77,12 @@ def kl_of_diagonal_gaussians(p: DiagonalGaussian, q: DiagonalGaussian) -> Tensor
 
 
 def kl_of_squashed_gaussians(p: SquashedGaussian, q: SquashedGaussian) -> Tensor:
-    """KL(p || q) in nats, [...]: that of what is squashed, since squashing can be undone."""
+    """KL(p || q) in nats, [...]: that of the distributions before squashing, which is invertible."""
     return kl_of_diagonal_gaussians(p.base_dist, q.base_dist)
 
 
 def kl_of_categoricals(p: Categorical, q: Categorical) -> Tensor:
-    """KL(p || q) in nats, [...]; immense where q forbids what p does not."""
+    """KL(p || q) in nats, [...]; huge where q forbids an action that p allows."""
     divergence: Tensor = torch.linalg.vecdot(p.probs, finite(p.logits) - finite(q.logits))
     return divergence
 
@@ -98,16 +98,17 @@ register_kl(Categorical, Categorical)(kl_of_categoricals)  # type: ignore[no-unt
 register_kl(ProductOfCategoricals, ProductOfCategoricals)(kl_of_products)  # type: ignore[no-untyped-call]
 
 
-#: Parameters of torch's distributions of which one is given; the others are computed when asked for, and then kept.
+#: Alternative parameters of torch's distributions: one is given, the others are computed on request, and then kept.
 _ALTERNATIVES = (("logits", "probs"), ("scale_tril", "covariance_matrix", "precision_matrix"))
 
 
 def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
-    """The tensors that a distribution is computed from.
+    """Return the tensors that a distribution is computed from.
 
     Args:
-        distribution: One of this package, one of torch that keeps its parameters (Normal, Categorical, and most), also
-            inside of `Independent` and `TransformedDistribution`, or one that has `params` and `with_params`.
+        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
+            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
+            `with_params`.
 
     Returns:
         (loc, scale) of Gaussians, squashed or not, [..., n]; (logits,) of categoricals, [..., n]; and so on.
@@ -123,11 +124,13 @@ def parameters_of(distribution: Any) -> tuple[Tensor, ...]:
 
 
 def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
-    """A distribution of the same kind with other parameters.
+    """Return a distribution of the same kind with other parameters.
 
     Args:
-        distribution: As of `parameters_of`.
-        *parameters: In the order of `parameters_of`; their batch shape may be another one.
+        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
+            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
+            `with_params`.
+        *parameters: The parameters, in the order of `parameters_of`; their batch shape may be another one.
 
     Raises:
         TypeError: If its parameters are not known.
@@ -145,10 +148,12 @@ def with_parameters(distribution: Any, *parameters: Tensor) -> Any:
 
 
 def detached(distribution: Any) -> Any:
-    """A copy of a distribution without gradients, which no optimiser step changes.
+    """Return a copy of a distribution without gradients, which optimiser steps do not change.
 
     Args:
-        distribution: As of `parameters_of`.
+        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
+            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
+            `with_params`.
 
     Raises:
         TypeError: If its parameters are not known.
@@ -157,10 +162,12 @@ def detached(distribution: Any) -> Any:
 
 
 def rows_of(distribution: Any, rows: Any) -> Any:
-    """The distributions of some of the states, so that samples are drawn for these alone.
+    """Return the distributions of some states, so that samples are drawn only for these.
 
     Args:
-        distribution: As of `parameters_of`, of batch shape [B]; the batch is the first axis of its parameters.
+        distribution: A distribution of this package, one of torch that keeps its parameters (Normal, Categorical, and
+            most others), also inside `Independent` or `TransformedDistribution`, or one that has `params` and
+            `with_params`; of batch shape [B], where the batch is the first axis of its parameters.
         rows: Index into that axis, such as a tensor of row numbers, [k].
 
     Returns:
@@ -173,7 +180,7 @@ def rows_of(distribution: Any, rows: Any) -> Any:
 
 
 def _kept_by(distribution: Any) -> dict[str, Tensor]:
-    """What a distribution of torch was made of, by the names of its arguments."""
+    """Return the constructor arguments that a distribution of torch was made with, by name."""
     attributes = getattr(distribution, "__dict__", {})
     kept = {name: attributes[name] for name in getattr(distribution, "arg_constraints", ()) if name in attributes}
     for first, *others in _ALTERNATIVES:

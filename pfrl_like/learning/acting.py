@@ -1,4 +1,4 @@
-"""How an agent chooses actions: features, network, mask, explorer; a policy's sample or mode; what models may give."""
+"""Action selection: features, network, action mask, explorer; samples or modes of a policy; checks of model outputs."""
 
 import contextlib
 import copy
@@ -34,7 +34,7 @@ class ValueChoice:
     """Greedy actions of a Q-function in evaluation, the explorer's in training."""
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; arguments as of `Acting.select_actions`."""
+        """Select actions for a batch of features, array [k, ...]; see `Acting.select_actions` for the arguments."""
         compiled, explorer = agent._compiled_greedy, agent.explorer
         reads_value = agent.training and getattr(explorer, "reads_action_value", True)
         if compiled is None or action_mask is not None or reads_value:
@@ -46,7 +46,7 @@ class ValueChoice:
         return select_actions(explorer, agent.t, actions, value, active) if agent.training else actions
 
     def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
-        """The actions of the largest values, [k, ...], and the action values."""
+        """Return the actions of the largest values, [k, ...], and the action values."""
         value = agent._value(obs, active)
         if action_mask is not None:
             value = value.masked(action_mask)
@@ -54,54 +54,54 @@ class ValueChoice:
 
 
 class PolicyChoice:
-    """Samples of a policy in training, which an explorer may change; modes in evaluation.
+    """In training, samples of a policy, which an explorer may change; in evaluation, modes of the policy.
 
-    In evaluation they are samples, too, if the agent does not `act_deterministically`.
+    In evaluation samples are taken as well if the agent does not `act_deterministically`.
     """
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; arguments as of `Acting.select_actions`."""
+        """Select actions for a batch of features, array [k, ...]; see `Acting.select_actions` for the arguments."""
         training = agent.training
         if agent.act_deterministically and not training:
             return agent.greedy_actions(obs, action_mask, active)[0].cpu().numpy()
         burning_in = training and agent.burnin_action_func is not None and agent.burning_in
         if burning_in and agent.memory is None:
             return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
-        distribution = agent._distribution(obs, action_mask, active)  # brings a recurrent policy's memory up to date
+        distribution = agent._distribution(obs, action_mask, active)  # updates the memory of a recurrent policy
         if burning_in:
             return burnin_actions(agent, len(first_leaf(obs)), action_mask, active)
         actions = sample_of(distribution, active).cpu().numpy()
         return actions if agent.explorer is None or not training else explored(agent, actions, action_mask, active)
 
     def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
-        """The modes of the policy, [k, ...], and its distributions."""
+        """Return the modes of the policy, [k, ...], and its distributions."""
         distribution = agent._distribution(obs, action_mask, active)
         return mode_of(distribution), distribution
 
 
 class Acting:
-    """What an agent needs to act; it need not learn.
+    """The acting half of an agent, which does not require that the agent learns.
 
-    An agent that chooses in another way than `chooses` overrides `select_actions` and `greedy_actions`.
+    An agent whose action selection does not fit `chooses` overrides `select_actions` and `greedy_actions`.
     """
 
-    #: How actions follow from what the network gives.
+    #: Turns the network's output into actions.
     chooses: ValueChoice | PolicyChoice = ValueChoice()
 
-    #: Modules that choose actions; the first one is given the features.
+    #: Modules that choose actions; the first one receives the features.
     acting_attributes: tuple[str, ...] = ("model",)
-    #: What errors call it.
+    #: Name of the acting network in error messages.
     acting_argument: str = "q_function"
-    #: Class of what it gives; for the `select_actions` below it has `greedy_actions`.
+    #: Class of the network's output; the default `select_actions` needs its `greedy_actions`.
     value_type: type[Any] = ActionValue
 
-    #: Asked in training, after the network; None takes the sample of a policy as it is.
+    #: Called in training with the output of the network; None keeps a policy's sample unchanged.
     explorer: Any = None
     #: In evaluation choose the mode of a policy's distribution instead of a sample.
     act_deterministically: bool = True
-    #: Chooses in training, in place of a policy, while the agent is `burning_in`.
+    #: Chooses actions in training instead of the policy, while the agent is `burning_in`.
     burnin_action_func: Callable[..., Any] | None = None
-    #: Mask and active environments of a choice that an overridden method makes.
+    #: Action mask and active environments of a call that an overridden method handles.
     hooked_choice: tuple[Any, Any] = (None, None)
 
     training: bool
@@ -113,9 +113,9 @@ class Acting:
     batch_last_action: Any = None
     #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
     overridden_hooks: frozenset[str] = frozenset()
-    #: That of them which chooses actions for raw observations.
+    #: The overridden method that chooses actions for raw observations.
     acting_hook: str = ""
-    #: Whether the parts have been tried on an observation.
+    #: True once the dry run on an observation has been made.
     was_tried: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
@@ -123,12 +123,12 @@ class Acting:
 
     @property
     def is_compiled(self) -> bool:
-        """Whether updates are compiled, but for the first one of a process."""
+        """True if updates are compiled; the first update of a process never is."""
         return self._compiled is not None
 
     @property
     def acts_from_memory(self) -> bool:
-        """True if it is recurrent."""
+        """True if the agent is recurrent."""
         return self.memory is not None
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None, active: Any = None) -> Any:
@@ -136,17 +136,17 @@ class Acting:
 
         Args:
             batch_obs: k observations.
-            action_mask: True where an action is allowed, [k, n_actions]; also read from the observations, if they are
-                dicts with the key "action_mask".
+            action_mask: True where an action is allowed, [k, n_actions]. None reads the masks from the observations, if
+                these are dicts with the key "action_mask".
             active: False for environments whose action will be ignored, [k].
 
         Returns:
             k actions.
 
         Raises:
-            ValueError: If the observations do not fit the Q-function. NaN in them is not looked for, also in
-                `eval_mode`, where the action is then any: runners and evaluators refuse it, and so does the update that
-                learns from it.
+            ValueError: If the observations do not fit the Q-function. NaN in observations is not detected, not even
+                in `eval_mode`, where the action is then arbitrary. Runners and evaluators reject NaN, and so does the
+                update that learns from it.
         """
         if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
             came = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
@@ -175,23 +175,23 @@ class Acting:
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; environments that are not active cost no draw."""
+        """Select actions for a batch of features, array [k, ...]; nothing is drawn for inactive environments."""
         return self.chooses.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """The actions of evaluation for a batch of features, [k, ...], and what says that they are the best.
+        """Return the evaluation actions for a batch of features, [k, ...], and the output that they are derived from.
 
-        Torch operations alone: this is what `export` writes into a file.
+        Uses torch operations only, because `export` writes this method into a file.
         """
         return self.chooses.greedy(self, obs, action_mask, active)
 
     @property
     def burning_in(self) -> bool:
-        """Whether nothing has been learnt yet."""
+        """True until the first update of a policy that has a burn-in; always False in this class."""
         return False
 
     def _value(self, obs: Any, active: Any = None) -> Any:
-        """What the acting network gives for features."""
+        """Return the output of the acting network for features."""
         module = getattr(self, self.acting_attributes[0])
         try:
             if self.memory is None:
@@ -207,7 +207,7 @@ class Acting:
         return value
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """The policy's distribution of allowed actions for features."""
+        """Return the policy's distribution for features, restricted to allowed actions."""
         distribution = self._value(obs, active)
         check_one_for_each(distribution, first_leaf(obs).shape[0])
         return distribution if action_mask is None else masked(distribution, action_mask)
@@ -218,48 +218,49 @@ class Acting:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def dry_run(self, obs: Any, action_space: Any = None) -> Any:
-        """Refuse, by one observation, parts that do not fit each other, or the environment; nothing is kept of it.
+        """Check with one observation that the parts fit each other and the environment; the observation is not kept.
 
-        A run begins with it, also one on a dataset; without a runner the first `act` in training. Only a network that
-        draws when it acts (BCQ's candidates, IQN's fractions) takes numbers from the random stream here, as in a step.
+        Every run starts with this check, also a run on a dataset. Without a runner, the first `act` in training makes
+        it. Random numbers are drawn only if the network draws when it acts (candidates of BCQ, fractions of IQN), as in
+        a step.
 
         Args:
             obs: The observation.
-            action_space: The environment's; None if there is none.
+            action_space: Action space of the environment; None if there is none.
 
         Returns:
-            What the acting network gives for the observation.
+            Output of the acting network for the observation.
 
         Raises:
-            TypeError: If a part gives something else than the agent needs, or actions are of another kind.
-            ValueError: If observations do not fit a part, or the number, shape or first of the actions differs.
+            TypeError: If the output of a part has the wrong type, or the actions are of another kind.
+            ValueError: If the observations do not fit a part, or the number, shape or first index of actions differs.
         """
         features, given = copy.deepcopy((self.features, obs))
         return self._try_on(features([given], self.device), action_space)
 
     def _try_on(self, obs: Any, action_space: Any = None) -> Any:
-        """`dry_run` on features of one observation, [1, ...]."""
+        """Make the `dry_run` on features of one observation, [1, ...]."""
         self.was_tried = True
         output = self.probe(obs)
         self.check_output(output, obs, action_space)
         return output
 
     def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """The checks of `dry_run`, of which this is the first: the network gives what the agent chooses actions by.
+        """Make the checks of `dry_run`; this base method checks the type of the network's output.
 
         Args:
-            output: What the acting network gives.
+            output: Output of the acting network.
             obs: Features of the observation, [1, ...].
-            action_space: As of `dry_run`.
+            action_space: Action space of the environment; None if there is none.
         """
         if not isinstance(output, self.value_type):
             raise wrong_value(output, self.value_type, self.acting_argument)
 
     def probe(self, obs: Any) -> Any:
-        """What the network gives for features of one observation, [1, ...], of which it keeps nothing.
+        """Return the network's output for features of one observation, [1, ...]; the network keeps nothing of the call.
 
         Raises:
-            ValueError: If they do not fit the network.
+            ValueError: If the features do not fit the network.
         """
         module = getattr(self, self.acting_attributes[0])
         with taken_by(self.acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
@@ -269,7 +270,7 @@ class Acting:
     _observations_seen = observations_seen
 
     def greedy_copy(self) -> Any:
-        """A copy on the CPU that acts as this agent in evaluation, by modes of a policy, and does nothing but that."""
+        """Return a copy on the CPU that acts as this agent in evaluation, by modes of a policy, and cannot learn."""
         acting = greedy_copy(self)
         if isinstance(self.chooses, PolicyChoice):
             acting.act_deterministically = True
@@ -277,12 +278,12 @@ class Acting:
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Choose actions by the overridden method that gives the policy's, with the explorer on top in training.
+    """Choose actions with the overridden method of PFRL's agent; in training the explorer may then change them.
 
     Args:
-        agent: Has the name of the method as `acting_hook`.
+        agent: The agent; its `acting_hook` is the method's name.
         batch_obs: k observations.
-        action_mask: True where an action is allowed, [k, n_actions]; None for everywhere.
+        action_mask: True where an action is allowed, [k, n_actions]; None allows all actions.
         active: False for environments whose action will be ignored, [k].
 
     Returns:
@@ -306,12 +307,12 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
 
 
 def explored(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
-    """The policy's actions after the explorer, array [k, ...]."""
+    """Return the policy's actions as changed by the explorer, array [k, ...]."""
     return select_actions(agent.explorer, agent.t, actions, _told(action_mask, actions), active)
 
 
 def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
-    """The policy's actions for raw observations, array [k, ...]: the own body of PFRL's methods for it.
+    """Return the policy's actions for raw observations, array [k, ...]: the default body of PFRL's acting methods.
 
     Args:
         agent: The agent.
@@ -327,10 +328,10 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
 
 
 def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[Any]:
-    """One call for each environment that is active; the others repeat their last action, which is ignored.
+    """Call `burnin_action_func` for each active environment; the others repeat their last action, which is ignored.
 
     Raises:
-        TypeError: If `burnin_action_func` takes no `action_mask`, though there is one.
+        TypeError: If there is an action mask, but `burnin_action_func` has no argument `action_mask`.
     """
     choose = agent.burnin_action_func
     masks = [None] * k if action_mask is None else _rows_of(action_mask, k).numpy()
@@ -341,7 +342,7 @@ def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[An
 
 
 def _is_of_reset(obs: Any) -> bool:
-    """Whether this may be the (obs, info) of an environment's `reset`."""
+    """Return True if this may be the pair (obs, info) that an environment's `reset` returns."""
     if not isinstance(obs, tuple) or len(obs) != 2:
         return False
     info = obs[1]
@@ -349,22 +350,22 @@ def _is_of_reset(obs: Any) -> bool:
 
 
 def has_mask(batch_obs: Any) -> bool:
-    """Whether the observations bring their action masks along."""
+    """Return True if the observations contain action masks."""
     return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]
 
 
 def _told(action_mask: Any, actions: Any) -> Allowed | None:
-    """What explorers are told of a mask; nothing of one of several choices, which no explorer knows how to draw."""
+    """Return the mask for explorers; None for multi-discrete actions, which no explorer can draw under a mask."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
 
 
 def _rows_of(action_mask: Any, k: int) -> Tensor:
-    """A mask with a row for each of k environments, on the host."""
+    """Return the mask on the CPU, with a row for each of k environments."""
     return as_action_mask(action_mask, torch.Size((k, np.shape(action_mask)[-1])), torch.device("cpu"))
 
 
 def samples_its_policy(agent: Any) -> bool:
-    """Whether what acts chooses, in training, by samples of its `policy`; BCQ does by another module made of it."""
+    """Return True if training actions are samples of the agent's `policy`; BCQ acts with another module instead."""
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
         and isinstance(agent.chooses, PolicyChoice)
@@ -375,11 +376,11 @@ def samples_its_policy(agent: Any) -> bool:
 
 
 def sample_of(distribution: Any, active: Any = None) -> Tensor:
-    """A sample of each row, [k, ...]; rows that are not active are zeros and cost no draw.
+    """Draw a sample for each row, [k, ...]; inactive rows are zeros, and nothing is drawn for them.
 
     Args:
         distribution: Distribution of batch shape [k].
-        active: Whether to draw, [k]; None for everywhere.
+        active: True for rows to draw, [k]; None draws all.
     """
     if active is None or np.all(active):
         sample: Tensor = distribution.sample()
@@ -389,7 +390,7 @@ def sample_of(distribution: Any, active: Any = None) -> Tensor:
 
 
 def at_rows(some: Tensor, rows: Tensor, k: int) -> Tensor:
-    """Some rows, [n, ...], in their places, [n], among k; the others are zeros."""
+    """Scatter rows [n, ...] to the indices `rows`, [n], of a tensor with k rows; the other rows are zeros."""
     return some.new_zeros(k, *some.shape[1:]).index_copy(0, rows.to(some.device), some)
 
 
@@ -401,13 +402,13 @@ def check_observed(
     batch_reset: Sequence[bool],
     active: Any = None,
 ) -> None:
-    """Refuse what cannot have come of the last actions of an agent; arguments as of `BatchAgent.batch_observe`.
+    """Check the arguments of `BatchAgent.batch_observe` against the agent's last actions.
 
     Raises:
-        RuntimeError: In training, if no action was asked for before.
+        RuntimeError: In training, if no action was requested before.
         ValueError: If the arguments have different lengths.
-        NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold.
-        TypeError: In training, if a reward is no number.
+        NonFiniteError: In training, if a reward is NaN, infinite or too large for float32.
+        TypeError: In training, if a reward is not a number.
     """
     if not len(batch_obs) == len(batch_reward) == len(batch_done) == len(batch_reset):
         raise unequal_lengths(obs=batch_obs, reward=batch_reward, done=batch_done, reset=batch_reset)

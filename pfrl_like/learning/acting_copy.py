@@ -1,4 +1,4 @@
-"""Copies of an agent that only act: those of actors in other processes, beside a learner in a thread; for export."""
+"""Copies of an agent that only act: for actors in other processes, for a learner in a thread, and for export."""
 
 import copy
 import os
@@ -22,23 +22,23 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: What an acting copy does without, beside modules that do not act and optimisers.
+#: Attributes that an acting copy lacks, besides optimisers and modules that do not act.
 _LEFT_BEHIND = ("gradient_steps", "last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 def acting_copy(agent: Any) -> Any:
-    """A copy that chooses actions as an agent does, on the CPU, and has nothing to learn with."""
+    """Return a copy on the CPU that chooses actions as the agent does and cannot learn."""
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
-    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # past what is fixed
+    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # also constructor-only ones
     for name in agent.acting_attributes:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
     acting.device, acting.gpu = torch.device("cpu"), None
     acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
     acting.clear_records()
-    acting.replay_buffer = ()  # an `Actor` puts something in its place
-    acting.target_update_interval = sys.maxsize  # there is no target to move
+    acting.replay_buffer = ()  # an `Actor` replaces it
+    acting.target_update_interval = sys.maxsize  # there is no target network to update
     return acting
 
 
@@ -53,9 +53,9 @@ def setup_actor_learner_training(
     *,
     updates_per_step: float | None = None,
 ) -> tuple[ActorFactory, StoppableThread, StoppableThread, learner.FailureEvent]:
-    """Prepare training with actors in other processes and a learner in a thread of this one.
+    """Prepare training with actors in other processes and a learner in a thread of this process.
 
-    To be used so, or through `experiments.train_agent_actor_learner`::
+    Use it as follows, or through `experiments.train_agent_actor_learner`::
 
         make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=4)
         poller.start()
@@ -69,9 +69,9 @@ def setup_actor_learner_training(
         poller.join()
         learner.join()
 
-    The learner updates as fast as it can, or `updates_per_step`, whatever `update_interval` says. While it runs,
-    the agent is used through the actors or `make_actor.representative` alone. It stays as the runner has saved it
-    last, as `<t>_finish` or `<t>_except`.
+    The learner updates as fast as it can, or at the rate `updates_per_step`; `update_interval` does not limit it.
+    While the learner runs, use the agent only through the actors or `make_actor.representative`. After training the
+    agent is in the state that the runner saved last, as `<t>_finish` or `<t>_except`.
 
     Args:
         agent: The agent.
@@ -86,12 +86,12 @@ def setup_actor_learner_training(
             actors for the learner when it is behind. None lets each run as fast as it can.
 
     Returns:
-        What makes actor i, from 0, in its process; the learner's thread; the thread that takes in what the actors
-        send; and an event that is set if one of these threads fails, with its `error`.
+        A function that makes actor i, counted from 0, in its process; the learner's thread; the thread that receives
+        what the actors send; and an event that is set, with its `error`, if one of these threads fails.
 
     Raises:
         ValueError: If a number is out of range.
-        TypeError: If a number is no integer.
+        TypeError: If a number is not an integer.
     """
     check_counts(n_actors=n_actors, actor_update_interval=actor_update_interval)
     check_counts(optional=True, n_updates=n_updates)
@@ -128,7 +128,7 @@ def setup_actor_learner_training(
     return make_actor, threads[0], threads[1], failure
 
 
-#: At most so many observations are taken from a replay buffer.
+#: Largest number of observations taken from a replay buffer.
 _MOST = 256
 
 
@@ -143,41 +143,42 @@ def export(
 ) -> Signature:
     """Write the greedy policy into a file that runs without this library.
 
-    The file takes raw observations, as `batch_act` does, in batches of any size: `phi` is inside, with a cast, a
-    scale or other axes, and so are the normalisation of observations, which learns no more, and the choice of the
-    action. What wrappers do with observations is outside: with frames stacked by a wrapper, the file is given the
-    stacks, the newest frame last. Before anything is written, its actions are compared with the agent's for 1,000
-    observations: numbers to 1e-5, discrete actions wherever the best two are further apart than that.
+    The file takes raw observations in batches of any size, as `batch_act` does. It contains `phi` (a cast, a scale or
+    a change of axes), the normalisation of observations, which no longer learns, and the choice of the action. It
+    does not contain what wrappers do with observations: if a wrapper stacks frames, pass the stacks, with the newest
+    frame last. Before the file is written, its actions are compared with the agent's for 1,000 observations:
+    numbers to 1e-5, discrete actions wherever the best two values are further apart than that.
 
-    Inputs are called `input_0` and so on, one for each part of a nested observation, of dicts by sorted keys; then
-    come `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros [layers, B, ...]
-    where an episode begins; and `noise_0` and so on. Outputs are `action`, and `next_state_0` and so on.
+    The inputs are, in order: `input_0` and so on, one for each part of a nested observation, where parts of a dict are
+    sorted by key; `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros
+    [layers, B, ...] at the start of an episode; and `noise_0` and so on. The outputs are `action`, and `next_state_0`
+    and so on.
 
     Args:
         agent: The agent, which has `greedy_actions`.
         path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance
-            for onnxruntime; `.pt2` is for `torch.export.load`. A file that is there is replaced in one instant.
-        example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or
-            a space to draw from. None takes those in the replay buffer, or those that were acted on last. The
-            file takes observations of the same dtype: give those of the environment itself, such as
-            `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
-        action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too.
-            Masks in observations, under the key "action_mask", are inputs by themselves.
-        noise: What is done where acting greedily draws random numbers, as IQN, BCQ, BEAR and noisy networks do.
-            "fixed": nothing is random; quantile fractions are evenly spaced, weights are without noise, and other
-            numbers are drawn once, the same for every observation. "input": the file is given them.
-        format: One of these endings, where the name of the file has another.
+            for onnxruntime; `.pt2` is for `torch.export.load`. An existing file is replaced atomically.
+        example_obs: Observations to trace and compare with: a list of observations, an array or dict of stacked
+            ones, or a space to draw from. None takes observations from the replay buffer, or those of the last
+            action. The file takes observations of the same dtype. Give those of the environment itself, such as
+            `env.unwrapped.observation_space`: the file then casts float64 where a wrapper does so in training.
+        action_mask: An example, [n_actions], True where an action is allowed: the file then takes masks as well.
+            Masks in observations, under the key "action_mask", are separate inputs.
+        noise: Treatment of random numbers that are drawn when acting greedily, as in IQN, BCQ, BEAR and noisy
+            networks. "fixed": nothing is random; quantile fractions are evenly spaced, weights have no noise, and
+            other numbers are drawn once, the same for every observation. "input": they are inputs of the file.
+        format: One of these endings, if the file's name has another.
 
     Returns:
-        Names, shapes and dtypes of inputs and outputs, which also stand in the file as JSON ("signature.json").
+        Names, shapes and dtypes of inputs and outputs, which the file also contains as JSON ("signature.json").
 
     Raises:
-        ExportError: If the policy cannot be put into such a file, if what was exported acts in another way than the
-            agent, or if the agent has seen no observation and none is given.
-        CheckpointError: If the file cannot be written; an older one stays.
+        ExportError: If the policy cannot be exported to such a file, if the exported policy acts differently from
+            the agent, or if the agent has not seen any observation and none is given.
+        CheckpointError: If the file cannot be written; an older one is kept.
         MissingDependencyError: If a package for the format is not installed.
         NonFiniteError: If the agent's own actions are NaN or infinite.
-        ValueError: If the ending or `noise` is another one.
+        ValueError: If the ending or `noise` is not one of those listed.
     """
     if agent.acting_hook in agent.overridden_hooks:
         raise ExportError(
@@ -190,7 +191,7 @@ def export(
 
 
 def greedy_copy(agent: Any) -> Any:
-    """A copy on the CPU that acts as an agent in evaluation, and by itself does nothing but that."""
+    """Return a copy on the CPU that acts as the agent in evaluation and cannot learn."""
     acting = object.__new__(type(agent))
     names = (*agent.acting_attributes, "obs_normalizer")
     for name, value in list(vars(agent).items()):
@@ -205,7 +206,7 @@ def greedy_copy(agent: Any) -> Any:
 
 
 def observations_seen(agent: Any) -> Any:
-    """Some raw observations of the past.
+    """Return some raw observations from the replay buffer, or those of the last action.
 
     Raises:
         ExportError: If there are none.

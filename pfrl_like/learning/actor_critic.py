@@ -1,4 +1,4 @@
-"""What agents with a replay buffer, a policy and critics of state and action have in common."""
+"""The base class of agents with a replay buffer, a policy and critics of state and action."""
 
 import functools
 import operator
@@ -34,12 +34,12 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
 
-#: Statistics of two critics, or of one, which has no second, in the order of `get_statistics`.
+#: Statistics of two critics in the order of `get_statistics`; a single critic has no second.
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
 def critics_of(agent: Any, prefix: str = "") -> list[Any]:
-    """The critics of an actor-critic in attributes of these prefixed names, of an ensemble its members."""
+    """Return an actor-critic's critics, by the prefixed attribute names; an ensemble is replaced by its members."""
     parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
     return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
 
@@ -47,15 +47,15 @@ def critics_of(agent: Any, prefix: str = "") -> list[Any]:
 class OffPolicyActorCritic(OffPolicyAgent):
     """Base of agents that learn critics from replay, and a policy from the critics.
 
-    An algorithm says what the critics bootstrap from (`bootstrap`) and how the policy follows them
-    (`policy_step`). Importance weights count in all losses, those of the policy included.
+    An algorithm defines the value that the critics bootstrap from (`bootstrap`) and the step of the policy
+    (`policy_step`). Importance weights apply to all losses, including the policy's.
 
     Args:
         policy: Module from observations to distributions of actions.
-        critics: The critics, by the attribute that they become; beside each stands its target, `target_` and the name.
+        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name.
             One may be a `QFunctionEnsemble`: several critics with one optimiser.
-        optimizers: By the attribute that they become: the policy's, those of the critics, those of `further` modules.
-        replay_buffer: This and the others are as in `DQN`.
+        optimizers: The optimisers, by attribute: the policy's, then the critics', then those of `further` modules.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
         gamma: Discount factor per step.
         explorer: Chooses the action in training, given a sample of the policy.
         further: Other modules that learn, by attribute.
@@ -63,35 +63,35 @@ class OffPolicyActorCritic(OffPolicyAgent):
             policy. In actors of other processes until they get the first parameters thereafter.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
         policy_update_delay: Updates of the critics for each one of the policy.
-        schedule: As of `OffPolicyAgent`.
+        schedule: The remaining keyword arguments of `OffPolicyAgent`.
     """
 
     chooses = PolicyChoice()
     acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
     acting_argument = "policy"
     value_type: type[Any] = Distribution
-    #: The kind of spaces whose actions it chooses, in words, and what an environment of another one needs.
+    #: Kind of the action space; the kind in the words of errors; the agents that errors recommend for other kinds.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
-    #: The agent for discrete actions, as errors name it.
+    #: Agent for discrete actions that errors recommend.
     discrete_form: str = "DiscreteSAC"
     averaged_rows: tuple[str, ...] = ()
     averaged_updates: tuple[str, ...] = ()
     saved_counters = {**OffPolicyAgent.saved_counters, "n_policy_updates": "n_policy_updates"}
-    #: What `get_statistics` gives, in this order.
+    #: Names in `get_statistics`, in this order.
     reported: tuple[str, ...] = ("n_updates",)
     #: Loss of one TD error, for critics that give plain numbers.
     elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
-    #: Called as (critic, batch): what a critic says of the actions taken.
+    #: Called as (critic, batch): the critic's value of the actions taken.
     value_of: Callable[..., Any] = staticmethod(value_of)
     #: Methods of PFRL's agent that make up its update.
     hooks_of_update: frozenset[str] = frozenset()
-    #: Whether the policy learns; one that does not has no optimiser.
+    #: True if the policy learns; otherwise it has no optimiser.
     policy_learns: bool = True
-    #: Whether the policy's distributions need log-probabilities.
+    #: True if the losses need log-probabilities of the policy's distributions.
     needs_densities: bool = False
-    #: What the losses need of the policy's distributions then.
+    #: Samples and log-probabilities that the losses then take from the policy's distributions.
     densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
-    #: What the critics give; numbers stand for a plain `DiscreteActionValue`.
+    #: Class of the critics' outputs; plain numbers count as `DiscreteActionValue`.
     critic_type: type[Any] = DiscreteActionValue
 
     policy: Any
@@ -142,39 +142,39 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
         self.policy_updates = Count()
 
-    # How an algorithm differs
+    # Hooks of an algorithm
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Modules that a variant learns beside those of the constructor, and their optimisers, by attribute."""
+        """Return modules that a variant learns in addition to the constructor's, and their optimisers, by attribute."""
         return {}, {}
 
     def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse critics of the state where those of state and action are needed, or the reverse; and an explorer.
+        """Check that critics take the state, or state and action, as the agent needs, and check the explorer.
 
         Raises:
-            TypeError: Naming the argument.
+            TypeError: If one does not fit; the error names the argument.
         """
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
     def critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
-        """The critics by name, those of ensembles one by one."""
+        """Return the critics by name; an ensemble is replaced by its members."""
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """The value that the critics bootstrap from, an action value of one action, and the rewards before it, [N]."""
+        """Return the value that the critics bootstrap from, an action value of one action, and the rewards, [N]."""
         raise NotImplementedError
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Descend on the policy's loss, and those that follow from it; returns statistics.
+        """Minimise the policy's loss, and losses that depend on it; returns statistics.
 
         Args:
             batch: Minibatch of features.
-            step: Descends on a loss, called as `step("policy_optimizer", loss)`: by the optimiser's attribute.
+            step: Makes a gradient step, called as `step("policy_optimizer", loss)` with the optimiser's attribute.
         """
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, which is computed when it is asked for (see `step_critics`)."""
+        """Yield `critic_loss` of each critic; each is computed only when it is requested (see `step_critics`)."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         every = self.rows_of_critics(batch) if self._bootstraps else [batch] * len(self.critic_names)
@@ -183,7 +183,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
     def rows_of_critics(self, batch: Batch) -> list[Batch]:
-        """What each critic learns from: the batch, or of an ensemble that bootstraps random rows of it, by weight."""
+        """Return the batch for each critic; members of a bootstrapped ensemble get random weights for its rows."""
         if not self._bootstraps:
             return [batch] * len(self.critic_names)
         weight = torch.ones_like(batch.reward) if batch.weight is None else batch.weight
@@ -191,19 +191,19 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     @property
     def loss_options(self) -> dict[str, Any]:
-        """How the critics' errors become one number."""
+        """Keyword arguments that reduce the critics' errors to one loss."""
         return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
 
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The critics' step, and the policy's if it is its turn."""
-        if batch.action.dtype == torch.float64:  # as NumPy's functions give random actions
+        """Make a gradient step on the critics' losses, and in every `policy_update_delay`-th update on the policy's."""
+        if batch.action.dtype == torch.float64:  # dtype of random actions from NumPy functions
             batch = batch.replace(action=batch.action.float())
         if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        if self._compiled is None:  # the usual case of `run_update_step`, without the call
+        if self._compiled is None:  # the usual case of `run_update_step`, inlined
             steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
             td_error, stats = self.update_step(batch, steps, with_policy)
             self.guard.restore_moments(steps.refused)
@@ -217,11 +217,11 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Call the methods of PFRL's agent as its `update` does, which a subclass overrides."""
+        """Call the methods of PFRL's agent that a subclass overrides, in the order of PFRL's `update`."""
         raise NotImplementedError
 
     def step_on_critics(self, batch: Any) -> None:
-        """A step on the critics' losses: the own body of PFRL's methods for it.
+        """Make a step on the critics' losses: the default body of PFRL's methods for it.
 
         Args:
             batch: A minibatch in any of the forms that `to_batch` takes.
@@ -229,17 +229,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.record(self.update_step(to_batch(batch), own_step(self), False)[1])
 
     def step_on_policy(self, batch: Any) -> None:
-        """A step on the policy's loss, and on those that follow from it; argument as of `step_on_critics`."""
+        """Make a step on the policy's loss, and on losses that depend on it; see `step_on_critics` for `batch`."""
         self.record(self.policy_step(to_batch(batch), own_step(self)))
         self.n_policy_updates += 1
 
     def td_errors_of(self, batch: Batch) -> Tensor:
-        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        """Return the TD errors of a minibatch of features, one for each row, [N]."""
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
     def run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """What `update_step` gives, which is compiled if the agent is; called with what it takes beside the step."""
+        """Run `update_step`, compiled if the agent is; `choice` holds its arguments after `step`."""
         if self._compiled is not None:
             return self._compiled(batch, *choice)
         steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
@@ -248,12 +248,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """All descents of one update, in order; returns the TD errors [N] and statistics.
+        """Make all gradient steps of one update, in order; returns the TD errors [N] and statistics.
 
         Args:
             batch: Minibatch of features.
-            step: Descends on a loss.
-            with_policy: Whether the policy learns as well.
+            step: Makes a gradient step on a loss.
+            with_policy: True if the policy is updated as well.
         """
         found, further = self.critics_step(batch, step)
         losses, errors, values = zip(*found, strict=True)
@@ -262,23 +262,23 @@ class OffPolicyActorCritic(OffPolicyAgent):
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
             stats |= self.policy_step(batch, step)
-        # How wrong a row is: by its only critic, or on the average of several.
+        # The error of a row: that of the only critic, or the mean over several.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Descend on the critics' losses, and on others that come with them; returns `critic_losses` and statistics."""
+        """Minimise the critics' losses, and losses that accompany them; returns `critic_losses` and statistics."""
         return self.step_critics(self.critic_losses(batch), step), {}
 
     def step_critics(
         self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
-        """Descend on the losses of the critics, in order, and return what was given.
+        """Minimise the critics' losses, in order; returns the items of `found`.
 
-        Each is asked for after the descent on the one before, so that a processor finds in its cache what the loss
-        has left there. Those that share an optimiser, the members of an ensemble, have their losses added up.
+        Each loss is requested after the gradient step on the one before, so that the tensors that it has left in the
+        processor's cache are still there. The losses of members of an ensemble, which share an optimiser, are added up.
         """
         taken: list[tuple[Tensor, Tensor, Tensor]] = []
         following = iter(found)
@@ -297,7 +297,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
     target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Their targets.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """What each critic holds of observations and actions, features on the agent's device, [n_critics, N].
+        """Return each critic's values of observations and actions, features on the agent's device, [n_critics, N].
 
         Raises:
             TypeError: If the agent has no critics of actions.
@@ -312,17 +312,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
     # Progress
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
+        """Return means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
         known = {**dict(super().get_statistics()), **self.extra_statistics()}
         return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no second
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Statistics that are no means."""
+        """Return statistics that are not means."""
         return {}
 
     @property
     def n_policy_updates(self) -> int:
-        """Updates of the policy."""
+        """Number of updates of the policy."""
         return int(self.policy_updates.count)
 
     @n_policy_updates.setter
@@ -331,13 +331,13 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     @property
     def burning_in(self) -> bool:
-        """Whether the policy has not learnt yet."""
+        """True until the first update of the policy."""
         return self.n_policy_updates == 0
 
     # Environments
 
     def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a policy that cannot act there, or be learnt, and critics that cannot learn."""
+        """Check that the policy can act in the environment and can be learnt, and that the critics can learn."""
         super().check_output(output, obs, action_space)
         check_one_for_each(output, 1)
         if action_space is not None:
@@ -345,11 +345,11 @@ class OffPolicyActorCritic(OffPolicyAgent):
         try_parts(self, obs, output)
 
     def try_parts(self, batch: Batch, distribution: Distribution) -> None:
-        """Refuse a policy and critics that the losses cannot be computed with.
+        """Check that the losses can be computed with the policy and the critics.
 
         Args:
-            batch: Two rows, to be learnt from.
-            distribution: What the policy gives for the observation.
+            batch: Two rows to learn from.
+            distribution: Output of the policy for the observation.
         """
         if self.action_kind[0] != "discrete":
             densities, instead = self.needs_densities, self.discrete_form
@@ -362,7 +362,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         try_critics(self, batch)
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Refuse actions that are not those of the policy, and warn of those that it cannot give."""
+        """Check that a dataset's actions are of the policy's kind; warn of actions that the policy cannot produce."""
         kind, _, others = self.action_kind
         spaces.check_kind(self, dataset, kind == "discrete", others)
         if isinstance(output, Categorical):
@@ -372,7 +372,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             spaces.warn_of_actions_out_of_reach(self, dataset, output)
 
     def check_policy(self, distribution: Distribution, action_space: Any) -> None:
-        """Refuse what the policy gives for one observation if it cannot act, or be learnt, by it."""
+        """Check that the policy's output for one observation fits the action space."""
         kind, name, others = self.action_kind
         if space_kind(action_space) not in (kind, "other"):
             raise TypeError(
@@ -385,10 +385,10 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self._told_of_bounds = differ
 
     def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Within which bounds, as far as it is known, the agent's parts keep actions.
+        """Return the bounds that the agent's parts keep actions in, as far as they are known.
 
         Args:
-            distribution: What the policy gives for some observation.
+            distribution: Output of the policy for any observation.
         """
         bounds = {"policy": spaces.bounds_of(self.policy, distribution)}
         explorer = self.explorer
@@ -398,7 +398,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
 
 class Count(nn.Module):
-    """A number that travels with the parameters to actors in other processes."""
+    """A counter that is sent with the parameters to actors in other processes."""
 
     count: Tensor
 

@@ -1,4 +1,4 @@
-"""What A3C and ACER share: act in an environment, a few steps at a time, and learn from these with a shared model."""
+"""The base class of A3C and ACER: act for a few steps in an environment and update a shared model with them."""
 
 import copy
 import logging
@@ -30,7 +30,7 @@ from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: What is made anew where an agent arrives.
+#: Attributes that are made anew in each process.
 _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
@@ -38,15 +38,24 @@ _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_las
 class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
-    Every process acts with a copy of the shared model, at most `t_max` steps or to the end of an episode, computes the
-    gradient of `loss` on this copy, lets it move the shared parameters with the shared state of the optimiser, and
-    copies them. In several environments at once, each has steps of its own to learn from, one after the other.
+    Every process acts with a copy of the shared model, for at most `t_max` steps or to the end of an episode. It
+    computes the gradient of `loss` on this copy, applies it to the shared parameters with the shared state of the
+    optimiser, and copies the parameters back. With several environments, the steps of each are learnt separately.
 
-    An algorithm defines `loss(batch)`. It computes on the CPU.
+    An algorithm defines `loss(batch)`. The agent computes on the CPU.
 
     Args:
         model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
-        optimizer: Optimiser of its parameters. This and the others are as in `A3C`.
+        optimizer: Optimiser of the model's parameters, whose state the processes share.
+        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        gamma: Discount factor per step.
+        phi: Feature extractor applied to each observation.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        logger: Logger of refused updates.
+        decays: Decays of the running means, by the name of the statistic.
     """
 
     process_idx: int | None = None
@@ -62,21 +71,21 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     acting_attributes = ("model",)
     value_type: type[Any] = tuple
 
-    #: What the model gives beside distributions.
+    #: Classes of the model's outputs after the distribution.
     further_outputs: tuple[type[Any], ...] = (Tensor,)
 
-    #: Statistics with a value for each row whose running mean is the attribute `average_` and the name.
+    #: Statistics with a value for each row; the running mean of each is the attribute `average_<name>`.
     averaged: tuple[str, ...] = ("value", "entropy")
-    #: Further attributes that are numbers and are saved.
+    #: Other numeric attributes that are saved.
     kept_numbers: tuple[str, ...] = ()
-    #: The parts of what the model gives, as errors call them.
+    #: Parts of the model's output, for error messages.
     model_parts = "(distribution, values)"
 
-    #: Updates from replay after that from the last steps, and whether there is no such one.
+    #: Updates from replay after each update from the last steps, and True to leave the latter out.
     n_times_replay: int = 0
     disable_online_update: bool = False
 
-    #: The steps that overridden methods of PFRL's learn from, while they run, and how often `update` has stepped.
+    #: Steps that overridden methods of PFRL's agent learn from while they run; the number of steps that `update` made.
     hooked_batch: Batch | None = None
     hooked_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
@@ -119,26 +128,26 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
-        self.optim_t = 0  # its updates
+        self.optim_t = 0  # updates of this process
         for name, decay in decays.items():
             setattr(self, f"average_{name}", 0.0)
             setattr(self, f"average_{name}_decay", decay)
             check_numbers_in(self, **{f"average_{name}_decay": (0, 1)})
-        self._steps: dict[int, Steps] = {}  # of each environment
+        self._steps: dict[int, Steps] = {}  # by environment
         self._features: Any = None  # of the observations that were acted on last
 
-    # How an algorithm differs
+    # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Scalar loss, errors of the values [N] and statistics of consecutive steps of one episode."""
+        """Return the scalar loss, the errors of the values [N] and statistics of consecutive steps of one episode."""
         raise NotImplementedError
 
     def learn_from(self, batch: Batch) -> None:
-        """What follows after `t_max` steps, or an episode's end: one update."""
+        """Make the update that follows `t_max` steps or an episode's end."""
         self.learn(batch)
 
     def learn_by_hooks(self, statevar: Any) -> None:
-        """Call the methods of PFRL's that a subclass overrides, as PFRL does after the last of `hooked_batch`.
+        """Call the methods of PFRL's agent that a subclass overrides, as PFRL does after the last step of a batch.
 
         Args:
             statevar: Features of the last observation, None if it is terminal.
@@ -147,29 +156,29 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.update(batch)
 
     def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """Values of states, [N] or [N, 1], among what the model gives for them."""
+        """Return the values of states, [N] or [N, 1], from the model's outputs for them."""
         value: Tensor = outputs[-1]
         return value
 
     def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Keep the last step of all environments for longer than until the next update; arguments: `store_step`."""
+        """Store the last step of all environments beyond the next update; see `store_step` for the arguments."""
 
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features; in training these are kept, since it is they that are learnt from."""
+        """Select actions for a batch of features; in training the features are kept for the update."""
         if self.training:
             self._features = obs
         return super().select_actions(obs, action_mask, active)
 
     def _value(self, obs: Any, active: Any = None) -> Any:
-        """The distribution of actions for features."""
+        """Return the distribution of actions for features."""
         outputs = super()._value(obs, active)
         check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
         return outputs[0]
 
     def check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a model that gives something else, a policy without densities, and one that cannot act there."""
+        """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
         super().check_output(outputs, obs, action_space)
         check_outputs(outputs, 1, self.acting_argument, self.model_parts, self.further_outputs)
         check_distribution(self.acting_argument, outputs[0], densities=True)
@@ -188,23 +197,23 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Take in what the last actions led to; in training, learn from the steps of each environment by themselves.
+        """Process the results of the last actions; in training, learn from each environment's steps separately.
 
-        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+        Rewards are checked here. Observations are not, because runners check them; the model or the update rejects NaN.
 
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.
-            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
-            batch_reset: Whether each episode is cut off there for another reason.
+            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
+            batch_reset: True where the episode is cut off for another reason, [k].
             action_mask: True where an action is allowed in the new observations, [k, n_actions]; `act` gets it again.
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was asked for before.
+            RuntimeError: In training, if no action was requested before.
             ValueError: If the arguments have different lengths.
-            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
-            TypeError: In training, if a reward is no number; likewise.
+            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
+            TypeError: In training, if a reward is not a number; nothing is stored.
         """
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
@@ -234,7 +243,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
     def stop_episode(self) -> None:
-        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this."""
+        """Abandon the running episodes: the next observations start new ones. Runners call this first."""
         self._steps.clear()
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -242,13 +251,14 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Learning
 
     def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from consecutive steps of one episode: the only way to the parameters.
+        """Learn once, from consecutive steps of one episode; no other method changes the parameters.
 
-        A subclass may override it in two forms, and is then called after `t_max` steps or at an episode's end. As
+        A subclass may override it in two forms. It is then called after `t_max` steps or at an episode's end. As
         `update(batch, ...)` it gets the steps as a `Batch` of features. As `update(statevar)` of PFRL's A3C it gets the
-        features of the last observation, tensors [1, ...], None at a terminal one, and the steps as attributes:
-        `past_obs`, `past_action` and `past_rewards`, dicts by time from `t_start` to before `t`, `past_recurrent_state`
-        (that of `t_start` alone) and `train_recurrent_states`, that after the last step.
+        features of the last observation, tensors [1, ...], None at a terminal one. The steps are then attributes:
+        `past_obs`, `past_action` and `past_rewards`, dicts by time from `t_start` to before `t`;
+        `past_recurrent_state`, with the state of `t_start` only; and `train_recurrent_states`, the state after the last
+        step.
 
         Args:
             batch: The steps in their order, with raw observations; within an overridden `update(statevar)` also
@@ -269,7 +279,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         if batch.lengths is not None and len(batch.lengths) != 1:
             raise ValueError(f"batch holds {len(batch.lengths)} sequences, expected the steps of one episode")
         ready = batch
-        if not self.features.is_identity and not is_hooked:  # which has features
+        if not self.features.is_identity and not is_hooked:  # a hooked batch already has features
             obs, next_obs = (self.features.on_batch(each, self.device) for each in (batch.obs, batch.next_obs))
             ready = batch.replace(obs=obs, next_obs=next_obs)
         try:
@@ -279,7 +289,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             refusal.batch = batch
             raise
         if is_hooked:
-            copy_grad(self._shared_model, self.model)  # as PFRL leaves them
+            copy_grad(self._shared_model, self.model)  # as PFRL does
         if batch.lengths is not None:
             error = max_over_sequences(error, batch.lengths)
         if errors_out is not None:
@@ -287,7 +297,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return error, stats
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update` with features in place of observations."""
+        """Make the update of `update` with features in place of observations."""
         loss, error, stats = self.loss(batch)
         try:
             self.step_shared(loss)
@@ -302,7 +312,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return error, stats
 
     def last_value(self, batch: Batch) -> Tensor:
-        """Value of the state after the last row, [1], without a gradient; 0 if that is terminal."""
+        """Return the value of the state after the last row, [1], without a gradient; 0 if that state is terminal."""
         if not batch.discount[-1]:
             return torch.zeros(1)
         last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
@@ -325,11 +335,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Statistics and files
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """Running means over the rows that this process has learnt from."""
+        """Return running means over the rows that this process has learnt from."""
         return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self.averaged]
 
     def saved_state(self) -> dict[str, Any]:
-        """Counters, running means, recurrent states and the steps that have not been learnt from."""
+        """Return counters, running means, recurrent states and the steps that have not been learnt from."""
         state: dict[str, Any] = self._numbers()
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
@@ -339,10 +349,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return state
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave; what `state` lacks stays as it is, but for steps not learnt from.
+        """Restore the result of `saved_state`; what `state` lacks stays unchanged, but pending steps are cleared.
 
         Raises:
-            ValueError: If it is something else; nothing was changed.
+            ValueError: If `state` has an unknown entry or a value of a wrong type; nothing was changed.
         """
         state = dict(state)
         steps = {int(i): Steps.of_state(each) for i, each in state.pop("steps", {}).items()}
@@ -365,19 +375,19 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # The shared model (arXiv:1602.01783, algorithm S3)
 
     def share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Take a model to share, with the optimiser of its parameters, and make a copy of it."""
+        """Set the model to share and the optimiser of its parameters, and make a copy of the model to act with."""
         self._shared_model = model
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
 
     @property
     def shared_attributes(self) -> tuple[str, ...]:
-        """The model and the optimiser."""
+        """Names of the attributes that processes share: the model and the optimiser."""
         return ("shared_model", "optimizer")
 
     @property
     def shared_model(self) -> torch.nn.Module:
-        """The model that all processes share; the copy follows when it is replaced."""
+        """The model that all processes share; replacing it updates the acting copy as well."""
         return self._shared_model
 
     @shared_model.setter
@@ -391,11 +401,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         copy_param(self.model, self._shared_model)
 
     def assert_shared_memory(self) -> None:
-        """See that all processes, if there are several, move the same parameters, and each acts with its own.
+        """Assert that all processes, if there are several, share all parameters, and that each acts with its own copy.
 
         Raises:
-            AssertionError: If some tensors of the shared model or its optimiser are in shared memory and others are
-                not, or the copy's are. Where none is, the agent trains alone.
+            AssertionError: If only some tensors of the shared model and its optimiser are in shared memory, or any
+                tensor of the copy is. If none is, the agent trains alone.
         """
         states = self.optimizer.state_dict()["state"].values()
         shared = [*self._shared_model.state_dict().values()]
@@ -405,7 +415,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
 
     def step_shared(self, loss: Tensor) -> None:
-        """Move the shared parameters by the gradient of a loss of the copy, which follows them.
+        """Update the shared parameters with the gradient of a loss of the copy; then copy them back.
 
         Raises:
             NonFiniteError: If the loss or the gradient is NaN or infinite; nothing was changed.
@@ -421,14 +431,14 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def _make_gradient_step(self) -> GradientStep:
         shared, own = self._shared_model, self.model
         params = [param for group in self.optimizer.param_groups for param in group["params"]]
-        copies: dict[Tensor, Tensor] = {param: param for param in params}  # of those that are none of the model's
+        copies: dict[Tensor, Tensor] = {param: param for param in params}  # for parameters outside the model
         copies |= dict(zip(shared.parameters(), own.parameters(), strict=True))
         self._shared_buffers = list(zip(shared.buffers(), own.buffers(), strict=True))
         self._gradient_step = GradientStep(self.optimizer, self.max_grad_norm, copies=copies)
         return self._gradient_step
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but the copy: tensors that are sent to another process are moved into memory that is shared with it."""
+        """Return the state without the acting copy, whose tensors pickling would move to shared memory."""
         return {name: value for name, value in vars(self).items() if name not in _OF_ONE_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -436,11 +446,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.model = copy.deepcopy(self._shared_model)
 
     def load(self, dirname: Any) -> None:
-        """Load what `save`, or PFRL, has saved, into the shared parameters, too; see `AttributeSavingMixin`."""
+        """Load a directory of `save`, or of PFRL, also into the shared parameters; see `AttributeSavingMixin`."""
         super().load(dirname)
         copy_param(self._shared_model, self.model)
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Load what `state_dict` gave, into the shared parameters, too; see `AttributeSavingMixin`."""
+        """Load the result of `state_dict`, also into the shared parameters; see `AttributeSavingMixin`."""
         super().load_state_dict(state_dict)
         copy_param(self._shared_model, self.model)

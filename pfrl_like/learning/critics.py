@@ -1,8 +1,8 @@
-"""What actor-critics ask of their networks: values of actions under critics of any form, distributions of a policy.
+"""Values of actions under critics of any form, distributions of a policy, and the loss of a critic.
 
-A critic is called as `critic((obs, action))` and gives numbers, [N, 1], or an action value of one action: quantiles
-[N, n, 1], probabilities of atoms [N, 1, n], ... The batch may hold sequences. A recurrent critic then has a memory of
-the actions that were taken: the value of another action is asked for at the end of the history that really was.
+A critic is called as `critic((obs, action))` and returns numbers, [N, 1], or an action value of one action: quantiles
+[N, n, 1], probabilities of atoms [N, 1, n], ... The batch may hold sequences. The memory of a recurrent critic then
+follows the actions in the batch, and the value of another action is computed after this recorded history.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ from pfrl_like.utils import recurrent
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """Which parts of an agent have a target network, and when these move.
+    """Parts of an agent that have a target network, and when the target networks are updated.
 
     Args:
-        of_policy: Whether a policy has one.
-        of_critics: Whether critics have.
+        of_policy: True if the policy has a target network.
+        of_critics: True if the critics have target networks.
         moved: "by interval", every `target_update_interval` steps; "every update"; or "with policy", in those updates
             in which the policy learns.
     """
@@ -43,7 +43,7 @@ NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
-    """The policy's distributions in every row's state, or in the `next` ones; forbidden actions are left out."""
+    """Return the policy's distributions in every row's state, or in the `next` states, without forbidden actions."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     distribution = fast_forward(policy, obs) if batch.lengths is None else output_of(policy, batch, next=next)
     distribution = distribution if mask is None else masked(distribution, mask)
@@ -51,20 +51,20 @@ def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
 
 
 def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: bool = False) -> Any:
-    """Value of one action in every row's state, or in the `next` one.
+    """Return the value of one action in every row's state, or in the `next` state.
 
     Args:
         critic: The critic.
         batch: Transitions or sequences.
-        action: The actions, [N, ...]; None for those of the batch, to which the critic's memory is tuned.
-        next: Whether the actions are chosen in the next states.
+        action: The actions, [N, ...]; None for those of the batch, which a recurrent critic's memory follows.
+        next: True if the actions are chosen in the next states.
 
     Returns:
-        An action value of one action, which has the number 0.
+        An action value of one action, whose index is 0.
 
     Raises:
-        TypeError: If the critic gives something else.
-        ValueError: If it gives another number of numbers than one for each row.
+        TypeError: If the critic's output has another type.
+        ValueError: If its output is not one number for each row.
     """
     obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
     if batch.lengths is None or not recurrent.is_recurrent(critic):
@@ -85,16 +85,16 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
 
 
 def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
-    """Mean values of several actions in every row's state, or in the `next` one, [M, N], in few calls of the critic.
+    """Return mean values of several actions in every row's state, or in the `next` state, [M, N].
 
-    Off a CPU it is one call. A recurrent critic is called once for each action, at the end of the history that really
-    was.
+    The critic is called few times; once on devices other than the CPU. A recurrent critic is called once for each
+    action, after the recorded history.
 
     Args:
         critic: The critic.
         batch: Transitions or sequences.
         actions: M for each row, [M, N, ...].
-        next: Whether the actions are chosen in the next states.
+        next: True if the actions are chosen in the next states.
     """
     if batch.lengths is not None and recurrent.is_recurrent(critic):
         return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
@@ -106,19 +106,19 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
 
 
 def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
-    """Of actions in the next states, the value under the critic that holds least of it, an action value."""
+    """Return the action value of `action` in the next states under the critic whose value is least."""
     return least_of([value_of(critic, batch, action, next=True) for critic in critics])
 
 
 def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
-    """Min Q(s, a), [N]; the actions are those of the batch unless others are given."""
+    """Return min Q(s, a), [N]; the actions are those of the batch unless others are given."""
     return least([mean_value(value_of(critic, batch, action)) for critic in critics])
 
 
 def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
-    """The batch for a recurrent function of the state, whose memory begins with the sequence.
+    """Return the batch for a recurrent function of the state, whose memory begins with the sequence.
 
-    The states that the batch brings along are those of the policy.
+    The recurrent states in the batch belong to the policy, so they are replaced.
     """
     if batch.lengths is None:
         return batch
@@ -132,13 +132,13 @@ def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
 
 
 def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
-    """Log-probabilities of actions, [N].
+    """Return the log-probabilities of actions, [N].
 
     Raises:
-        ValueError: If they have another shape, or the actions have.
+        ValueError: If the log-probabilities or the actions have another shape.
     """
     own, given = distribution.event_shape, action.shape[1:]
-    if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it without a word
+    if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it silently
         raise ValueError(f"policy gives actions of shape {tuple(own)}, but those of the batch have {tuple(given)}")
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
@@ -147,7 +147,7 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
 
 
 def not_one_for_each_row(log_prob: Tensor) -> ValueError:
-    """The error of log-probabilities that are not one number for each row."""
+    """Return the error for log-probabilities that are not one number for each row."""
     return ValueError(
         f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
         "wrap it in torch.distributions.Independent"
@@ -155,7 +155,7 @@ def not_one_for_each_row(log_prob: Tensor) -> ValueError:
 
 
 def next_obs_of(batch: Batch) -> Any:
-    """The states after each row's n steps, nested tensors [N, ...]."""
+    """Return the states after each row's n steps, nested tensors [N, ...]."""
     if batch.next_row is None:
         return batch.next_obs
     return map_nested(lambda leaf: leaf[batch.next_row], batch.next_obs)
@@ -163,7 +163,7 @@ def next_obs_of(batch: Batch) -> Any:
 
 @torch.no_grad()
 def _histories(critic: Any, batch: Batch, after: bool) -> Any:
-    """The critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
+    """Return the critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
     for size in recurrent.batch_sizes_of(batch.lengths).tolist():
@@ -188,18 +188,18 @@ def _joined(states: Sequence[Any]) -> Any:
 
 
 def mean_value(value: Any) -> Tensor:
-    """Q(s, a) of an action value of one action, [N]."""
+    """Return Q(s, a) of an action value of one action, [N]."""
     mean: Tensor = value.q_values.squeeze(1)
     return mean
 
 
 def least(values: Sequence[Tensor]) -> Tensor:
-    """Least of several numbers for each row, [N]."""
+    """Return the least of several numbers for each row, [N]."""
     return functools.reduce(torch.minimum, values)
 
 
 def average(values: Sequence[Tensor]) -> Tensor:
-    """Mean of several numbers for each row, [N]."""
+    """Return the mean of several numbers for each row, [N]."""
     return torch.stack(list(values)).mean(0)
 
 
@@ -217,12 +217,12 @@ def critic_loss(
     """Loss of a critic's values against `reward + discount * next_value`.
 
     Args:
-        value: Action value of one action, the one taken, in each state.
+        value: Action value in each state, of one action, the one taken.
         batch: Transitions or sequences.
-        next_value: Likewise in each next state; takes no gradient.
-        reward: In place of the batch's, [N].
-        action: The one taken, [N], of a `value` of several actions.
-        next_action: The one to bootstrap from, [N], of a `next_value` of several actions.
+        next_value: Action value in each next state; takes no gradient.
+        reward: Rewards to use instead of the batch's, [N].
+        action: The action taken, [N], if `value` has several actions.
+        next_action: The action to bootstrap from, [N], if `next_value` has several actions.
         elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
         accumulator: "mean" or "sum" over the rows.
 
@@ -238,7 +238,7 @@ def critic_loss(
 
 
 def _not_for_each_row(output: Any, n: int) -> Exception:
-    """The error of a critic that gives something else for n rows than a value of each."""
+    """Return the error for a critic whose output is not one value for each of n rows."""
     if not isinstance(output, Tensor):
         return wrong_critic(type(output), DiscreteActionValue)
     return ValueError(

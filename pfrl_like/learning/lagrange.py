@@ -1,4 +1,4 @@
-"""Lagrange multipliers: weights of terms in a loss that are learnt, such as the temperature of Soft Actor-Critic.
+"""Lagrange multipliers: learnt weights of terms in a loss, such as the temperature of Soft Actor-Critic.
 
 (Haarnoja et al. 2018, arXiv:1812.05905, section 5.)
 """
@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class TemperatureHolder(nn.Module):
-    """A temperature that is learnt, by its logarithm.
+    """A learnt temperature, parametrised by its logarithm.
 
     Args:
         initial_log_temperature: Logarithm of the first value.
@@ -53,21 +53,21 @@ def temperature_loss(
 
 
 class LagrangeMultiplier:
-    """The weight of a term in a loss: a constant, or learnt so that something is held at a target.
+    """Weight of a term in a loss: a constant, or learnt so that the constrained quantity stays at a target.
 
     Args:
-        name: What it is called.
-        initial: First value, positive; 0 may be a constant.
-        target_name: What errors call the target.
-        target: What the constrained quantity is held at; None for a constant.
+        name: Name of the multiplier.
+        initial: First value, positive; 0 is allowed for a constant.
+        target_name: Name of the target in error messages.
+        target: Target of the constrained quantity; None for a constant.
         lr: Learning rate of its Adam; None for Adam's own default.
 
     Attributes:
-        holder: What gives the value if it is learnt.
-        optimizer: What moves it then.
+        holder: Module with the value if it is learnt.
+        optimizer: Optimiser of the holder if the value is learnt.
 
     Raises:
-        TypeError: If an argument is no number.
+        TypeError: If an argument is not a number.
         ValueError: If the multiplier is negative, or zero although it is learnt, or another number is out of bounds.
     """
 
@@ -82,16 +82,16 @@ class LagrangeMultiplier:
             self.optimizer = torch.optim.Adam(self.holder.parameters(), **options)
 
     def __call__(self) -> Any:
-        """The value as it is now: a number, or a scalar that takes no gradient."""
+        """Return the current value: a number, or a scalar that takes no gradient."""
         return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
 
     def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
-        """Minimise `temperature_loss`, if it is learnt: it grows where quantity + target is positive.
+        """Minimise `temperature_loss` if the value is learnt: it grows where quantity + target is positive.
 
         Args:
-            step: Makes a step on a loss.
-            quantity: What is held, [N]; takes no gradient.
-            target: Minus the number at which it is held; not looked at if nothing is learnt.
+            step: Makes a gradient step on a loss.
+            quantity: The constrained quantity, [N]; takes no gradient.
+            target: Target of the quantity, negated; unused if nothing is learnt.
             weight: Importance weights, [N].
             accumulator: "mean" or "sum" over the rows.
         """
@@ -99,14 +99,14 @@ class LagrangeMultiplier:
             step(f"{self.name}_optimizer", temperature_loss(self.holder(), quantity, target, weight, accumulator))
 
     def constant(self) -> Self:
-        """A multiplier of the first value that is not learnt."""
+        """Return a multiplier that stays constant at the first value."""
         return type(self)(self.name, self.initial, "target", None, None)
 
 
 def parts_of(
     multipliers: Iterable[LagrangeMultiplier],
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """The holders of those that are learnt, and their optimisers, by the attributes that an agent keeps them as."""
+    """Return the holders of learnt multipliers and their optimisers, by the attributes that an agent gives them."""
     learnt = [each for each in multipliers if each.holder is not None]
     holders: dict[str, Any] = {f"{each.name}_holder": each.holder for each in learnt}
     optimizers: dict[str, Any] = {f"{each.name}_optimizer": each.optimizer for each in learnt}
@@ -114,17 +114,17 @@ def parts_of(
 
 
 def check_multiplier(name: str, initial: float, target_name: str, target: float | None, lr: float | None) -> None:
-    """Refuse arguments of which no multiplier can be made.
+    """Check the arguments of a multiplier.
 
     Args:
-        name: What it is called.
+        name: Name of the multiplier.
         initial: First value.
-        target_name: What errors call the target.
-        target: What the constrained quantity is held at; None if nothing is learnt.
+        target_name: Name of the target in error messages.
+        target: Target of the constrained quantity; None for a constant.
         lr: Learning rate of its Adam; None for Adam's own default.
 
     Raises:
-        TypeError: If an argument is no number.
+        TypeError: If an argument is not a number.
         ValueError: If the multiplier is negative, or zero although it is learnt, or another number is out of bounds.
     """
     for argument, value, optional, least in (

@@ -1,4 +1,4 @@
-"""Minibatches of what was collected, and batches from elsewhere."""
+"""Minibatches of collected steps, and the preparation of batches from elsewhere."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.recurrent import batch_sizes_of, get_recurrent_state_at, one_step_forward, sequence_of_rows
 
 Rows = NDArray[np.int64]
-#: Column of `Batch.extra` that marks rows whose observations are features already.
+#: Column of `Batch.extra` that marks rows whose observations are already features.
 FEATURES = "features"
 
 
 def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
-    """All steps as one minibatch, of sequences of at most `max_len` steps if there are recurrent states."""
+    """Return all steps as one minibatch; with recurrent states, as sequences of at most `max_len` steps."""
     if episodes.states is None:
         return episodes.steps
     return sequences(episodes, *pieces(episodes.lengths, max_len))
 
 
 def one_by_one(episodes: Episodes) -> Iterator[Batch]:
-    """Each episode as a minibatch, of one sequence if there are recurrent states."""
+    """Yield each episode as a minibatch; with recurrent states, as one sequence."""
     begin = np.cumsum(episodes.lengths) - episodes.lengths
     for start, length in zip(begin, episodes.lengths, strict=True):
         if episodes.states is None:
@@ -40,15 +40,15 @@ def one_by_one(episodes: Episodes) -> Iterator[Batch]:
 
 
 def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
-    """The minibatches of each epoch, of sequences if there are recurrent states.
+    """Yield the minibatches of each epoch; with recurrent states, minibatches of sequences.
 
-    Those of steps all have `size`, the last one's with those of the next shuffling. So over all epochs there are as
-    many minibatches as cover each step `epochs` times.
+    All minibatches of steps have `size` steps: the last one of an epoch is filled with steps of the next permutation.
+    Over all epochs there are as many minibatches as cover each step `epochs` times.
 
     Args:
         episodes: All steps.
         size: Steps of a minibatch.
-        epochs: How often each step comes, but for those that fill the very last minibatch of steps.
+        epochs: Number of times that each step is used; those that fill the very last minibatch are used once more.
         max_len: Steps of the longest sequence; None for whole episodes.
     """
     if episodes.states is not None:
@@ -66,7 +66,7 @@ def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = N
 
 
 def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
-    """Minibatches of `size` of the rows each."""
+    """Yield minibatches of `size` of the rows each."""
     if len(rows) == 0:
         return
     chosen = steps[rows]
@@ -83,15 +83,15 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
 def shuffled_sequences(
     episodes: Episodes, size: int, epochs: int, max_len: int | None = None
 ) -> Iterator[Iterator[Batch]]:
-    """The minibatches of each epoch, of sequences with `size` steps together.
+    """Yield the minibatches of each epoch: sequences with `size` steps together.
 
-    The sequences are in random order, one after the other, and cut where a minibatch is full. What does not fill a
-    minibatch is left out, unless nothing else is there.
+    The sequences are concatenated in random order and cut where a minibatch is full. Steps that do not fill a minibatch
+    are left out, unless there are no others.
 
     Args:
         episodes: All steps.
         size: Steps of a minibatch.
-        epochs: How many.
+        epochs: Number of epochs.
         max_len: Steps of the longest sequence; None for whole episodes.
     """
     begin, length = pieces(episodes.lengths, max_len)
@@ -102,7 +102,7 @@ def shuffled_sequences(
 
 
 def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
-    """First rows and lengths of the sequences that come of cutting episodes after every `max_len` steps."""
+    """Return first rows and lengths of the sequences that result from cutting episodes after every `max_len` steps."""
     begin = np.cumsum(lengths) - lengths
     if max_len is None:
         return begin, lengths
@@ -113,7 +113,7 @@ def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
 
 
 def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
-    """The sequences that begin in these rows, packed, with the recurrent states before their first steps."""
+    """Return the sequences that begin in these rows, packed, with the recurrent states before their first steps."""
     order = np.argsort(-lengths, kind="stable")
     begin, lengths = begin[order], lengths[order]
     step = np.arange(lengths[0])[:, None]
@@ -127,7 +127,7 @@ def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
 
 
 def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
-    """First rows and lengths of the sequences of each minibatch, which are cut where it is full."""
+    """Yield first rows and lengths of the sequences of each minibatch, cut where the minibatch is full."""
     stop = np.cumsum(length)
     for full in range(size, int(stop[-1]) + 1, size):
         first, last = np.searchsorted(stop, full - size, "right"), np.searchsorted(stop, full, "left")
@@ -140,7 +140,7 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
 
 
 def rows_following(episodes: Episodes) -> Tensor:
-    """Rows of what came after each step, among all observations and then `last_obs`; after a terminal one its own."""
+    """Return the row of each step's next observation in `obs` followed by `last_obs`; its own after a terminal step."""
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
     following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
@@ -149,7 +149,7 @@ def rows_following(episodes: Episodes) -> Tensor:
 
 
 def batch_of_episodes(episodes: Episodes) -> Batch:
-    """What an agent learnt from, as packed sequences from which `episodes_of_batch` makes it again.
+    """Return the steps of episodes as packed sequences; `episodes_of_batch` is the inverse.
 
     After a step from which nothing is bootstrapped `next_obs` repeats `obs`.
     """
@@ -169,17 +169,17 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
-    """The steps of a batch, as features on the agent's device, one sequence after the other.
+    """Return the steps of a batch, as features on the agent's device, one sequence after the other.
 
     Args:
         agent: An on-policy agent, whose features, model and normaliser are used.
         batch: Transitions, each of which is then an episode of its own, or sequences.
 
     Returns:
-        The episodes, and which row of the batch each of their steps is, [N], on the host.
+        The episodes, and the row in the batch of each of their steps, [N], on the CPU.
 
     Raises:
-        ValueError: If transitions came to a recurrent agent.
+        ValueError: If the agent is recurrent and the batch holds transitions.
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs and batch.action_mask is None:
         batch = batch.replace(action_mask=batch.obs[ACTION_MASK].bool())
@@ -210,7 +210,7 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
 
 
 def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
-    """The recurrent states before all packed rows, and after the last ones of the sequences, batch first."""
+    """Return the recurrent states before all packed rows, and after the last rows of the sequences, batch first."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
     with torch.no_grad(), evaluating_readers(agent.model):
@@ -225,8 +225,8 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
 
 
 def features_of_batch(agent: Any, batch: Batch) -> Batch:
-    """Features instead of raw observations, on an agent's device; burned in, and with n-step returns of sequences."""
-    if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may leave it out
+    """Return a batch of features on the agent's device, after burn-in, with n-step returns if it holds sequences."""
+    if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may remove the mask
         batch = batch.replace(
             action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
         )
@@ -249,7 +249,7 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
 
 
 def not_in_rows(batch: Batch) -> ValueError:
-    """The error of a minibatch whose columns are not one number for each row."""
+    """Return the error for a minibatch whose columns are not one number for each row."""
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
     came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
     return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")

@@ -1,4 +1,4 @@
-"""What models give for observations and minibatches, and the errors of those that give something else."""
+"""Outputs of models for observations and minibatches, and the errors for outputs of the wrong type or shape."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -14,11 +14,11 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import is_recurrent, sequence_outputs
 
-#: What networks raise that cannot take in what they are given.
+#: Errors that networks raise for inputs that do not fit.
 MISFITS = (RuntimeError, TypeError, ValueError)
 
 
-#: What gives an action value of each class.
+#: Networks with an output of each class.
 _GIVEN_BY = {
     "ActionValue": "one that ends in a DiscreteActionValueHead",
     "DiscreteActionValue": "one that ends in a DiscreteActionValueHead",
@@ -32,7 +32,7 @@ _GIVEN_BY = {
 }
 
 
-#: What gives one of each class of state and action.
+#: Critics of state and action with an output of each class.
 _CRITICS_GIVING = {
     "DiscreteActionValue": "an FCSAQFunction",
     "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
@@ -40,16 +40,16 @@ _CRITICS_GIVING = {
 
 
 class OutputError(TypeError):
-    """A network gives something else than is needed. The sentence names the network, so nobody adds to it."""
+    """The error for a network's output of the wrong type; the message names the network, so callers add nothing."""
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
-    """The error of a network that gives something else than an agent needs, and what gives that."""
+    """Return the error for a network's output of the wrong type, with an example of a network that fits."""
     return wrong_type(type(value), value_type, argument, example)
 
 
 def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
-    """`wrong_value` where only the class of what is given is known."""
+    """Return the error of `wrong_value` where only the class of the output is known."""
     needed, came = value_type.__name__, given.__name__
     example = example or _GIVEN_BY.get(needed)
     return OutputError(
@@ -59,7 +59,7 @@ def wrong_type(given: type, value_type: type, argument: str, example: str | None
 
 
 def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
-    """`wrong_type` of a critic of state and action."""
+    """Return the error of `wrong_type` for a critic of state and action."""
     example = _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
     return wrong_type(given, value_type, argument, example)
 
@@ -69,7 +69,7 @@ def _with_article(name: str) -> str:
 
 
 def hint_of_pairs(error: BaseException) -> str:
-    """A hint if the error is of a network of tensors that was given a pair, or the reverse; else empty."""
+    """Return a hint if the error is that of a network of tensors that was given a pair, or the reverse; else empty."""
     text = str(error)
     if "not tuple" in text or "'tuple' object" in text:
         return "; it is called with a pair, such as observation and action: begin it with ConcatObsAndAction"
@@ -80,7 +80,7 @@ def hint_of_pairs(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def taken_by(argument: str, obs: Any) -> Iterator[None]:
-    """Turn what a network raises within it into the error that the features do not fit the network."""
+    """Replace errors that a network raises within the context by the error that the features do not fit it."""
     try:
         yield
     except MISFITS as error:
@@ -90,14 +90,14 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
 
 
 def misfit(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
-    """The error of observations, or features, that a network cannot take in."""
+    """Return the error for observations, or features, that do not fit a network."""
     came = described(obs)
     hint = hint or hint_of_pairs(error) or _hint(obs, str(came))
     return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
 
 
 def _hint(obs: Any, came: str) -> str:
-    """What is often the matter with features of this form."""
+    """Return a hint on the usual mistake with features of this form."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
         return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
     if isinstance(obs, Mapping):
@@ -111,7 +111,7 @@ def _hint(obs: Any, came: str) -> str:
 
 
 def check_one_for_each(distribution: Any, k: int) -> None:
-    """Refuse what a policy made of k observations if it is not one distribution for each.
+    """Check that a policy's output for k observations is one distribution for each.
 
     Raises:
         ValueError: If it is not.
@@ -124,7 +124,7 @@ def check_one_for_each(distribution: Any, k: int) -> None:
 
 
 def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
-    """What a module gives for the rows of a minibatch, of steps or of sequences, or for their `next` states."""
+    """Return a module's output for the rows of a minibatch of steps or sequences, or for their `next` states."""
     obs = batch.next_obs if next else batch.obs
     if batch.lengths is None or not is_recurrent(model):
         return fast_forward(model, obs)
@@ -132,18 +132,18 @@ def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
 
 
 def policy_of(policy: Any, batch: Batch) -> Any:
-    """The distributions of actions, [N], that a policy gives for the rows of a minibatch."""
+    """Return a policy's distributions of actions, [N], for the rows of a minibatch."""
     return allowed(output_of(policy, batch), batch.action_mask)
 
 
 def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
-    """The distributions of actions and the values, [N], that a model gives for the rows of a minibatch."""
+    """Return a model's distributions of actions and values, [N], for the rows of a minibatch."""
     distribution, value = fast_forward(model, batch.obs) if batch.lengths is None else output_of(model, batch)
     return distribution if batch.action_mask is None else masked(distribution, batch.action_mask), value.squeeze(-1)
 
 
 def allowed(distribution: Any, action_mask: Any) -> Any:
-    """The distribution with only some actions allowed; no mask allows all."""
+    """Return the distribution restricted to allowed actions; None allows all."""
     return distribution if action_mask is None else masked(distribution, action_mask)
 
 
@@ -154,17 +154,17 @@ def check_outputs(
     expected: str = "(distribution, values)",
     further: tuple[type[Any], ...] = (Tensor,),
 ) -> None:
-    """Refuse what a model gave for k observations if its first part is no distribution or its last one no k values.
+    """Check that a model's output for k observations begins with a distribution and ends with k values.
 
     Args:
-        outputs: What it gave.
-        k: How many observations.
-        argument: What errors call the model.
-        expected: The parts, in words, as many as there should be.
-        further: Classes of those that follow the distribution.
+        outputs: Output of the model.
+        k: Number of observations.
+        argument: Name of the model in error messages.
+        expected: The expected parts, comma-separated, for the error; determines their number.
+        further: Classes of the parts after the distribution.
 
     Raises:
-        TypeError: If the parts are others.
+        TypeError: If the parts have the wrong number or types.
         ValueError: If there is another number of values.
     """
     if len(outputs) != expected.count(",") + 1 or not all(map(isinstance, outputs[1:-1], further[:-1])):

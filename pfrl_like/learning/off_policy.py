@@ -1,4 +1,4 @@
-"""The loop of all agents that learn from replay: store, schedule, sample, update, move the target, keep statistics."""
+"""The loop of all replay agents: store, schedule, sample, update, move the target networks, record statistics."""
 
 import logging
 import os
@@ -47,52 +47,76 @@ SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents with a replay buffer and target networks.
 
-    An algorithm adds its modules and optimisers as attributes, `loss(batch)` (or `learn(batch)`, where one loss and
-    one optimiser are not enough) and, if it acts in another way, `select_actions`.
+    An algorithm adds its modules and optimisers as attributes and defines `loss(batch)`, or `learn(batch)` if it needs
+    several losses or optimisers. If it selects actions in another way, it overrides `select_actions`.
 
     Args:
         modules: The modules that learn, by argument, as errors call them; they are moved to the device.
-        optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
-        replay_buffer: This and the others are as in `DQN`; `target_update_interval` is None if the agent
-            moves its `targets` itself.
+        optimizers: Their optimisers, by argument; `gradient_steps` has a `GradientStep` of each.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
+            the agent updates its `targets` itself.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
-    #: Modules that a target network follows, the attribute `target_` and the name.
+    #: Modules with a target network, which is the attribute `target_` and the name.
     target_attributes: tuple[str, ...] = ("model",)
-    #: What has a target network, and when it moves.
+    #: Parts with a target network, and when the target networks are updated.
     targets: Targets = Targets()
-    #: Whether it is made for recorded data, so that its replay buffer may be one that is never used.
+    #: True for agents of recorded data, whose replay buffer may stay unused.
     is_offline: bool = False
-    #: Whether the next observations count in the losses.
+    #: True if the losses use the next observations.
     bootstraps: bool = True
-    #: Whether present and next states pass through a network in one batch, which may normalise over both.
+    #: True if present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
-    _ignores_modes: bool | None = None  # no network has a part that reads its mode, such as dropout; None if not asked
-    #: Whether it has a form that learns from sequences, for recurrent networks.
+    _ignores_modes: bool | None = None  # True if no network reads its mode, as dropout does; None before the check
+    #: True if the agent can learn from sequences, with recurrent networks.
     may_be_recurrent: bool = True
-    #: Whether it learns from sequences; so do agents that are `recurrent`.
+    #: True if the agent learns from sequences, as `recurrent` agents do.
     learns_from_sequences: bool = False
-    #: Further arguments of `sample_batch` and `sample_sequences`, for what the losses need beside the usual.
+    #: Further arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
-    #: Statistics of the losses with a value for each row, [N]: of each `name` the last ones are kept in the attribute
-    #: `name_record`, in whose place a deque or list may be put, and their mean is reported as "average_name".
+    #: Statistics of the losses with a value for each row, [N]. The last values of each `name` are kept in the attribute
+    #: `name_record`, which a deque or list may replace; their mean is reported as "average_name".
     averaged_rows: tuple[str, ...] = ("q",)
-    #: Likewise those with one value for each update.
+    #: Statistics of the losses with one value for each update, recorded in the same way.
     averaged_updates: tuple[str, ...] = ("loss",)
-    #: The attributes of counters that are saved, by name.
+    #: Attributes of the counters that are saved, by name.
     saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
-    _records: Mapping[str, str]  # the attributes of the records, by name
-    _not_taken_up: tuple[str, ...] = ()  # of the state that was loaded last
+    _records: Mapping[str, str]  # attributes of the records, by name
+    _not_taken_up: tuple[str, ...] = ()  # parts of the last loaded state that were left out
 
-    #: Changes what is learnt from, a minibatch of features on the agent's device; None leaves it. It may give all rows
-    #: several times, one copy of the batch after the other.
+    #: Changes the minibatch of features, on the agent's device, before each update; None for no change. It may return
+    #: several copies of all rows, one copy of the batch after the other.
     augment: Callable[[Batch], Batch] | None = None
 
-    #: The minibatch of an update by overridden methods of PFRL's, while it runs.
+    #: The minibatch of an update by overridden methods of PFRL's agent, while it runs.
     hooked_batch: Batch | None = None
 
     def __init__(
@@ -166,34 +190,34 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self.guard = UpdateGuard(self.device, modules.values())
-        #: What says on a GPU whether the last update was skipped there.
+        #: Reports, on a GPU, whether the last update was skipped there.
         self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
-        self._updates_left = self._updates_per_move()  # before the target has to move
+        self._updates_left = self._updates_per_move()  # before the next update of the target networks
         self.clear_records()
 
-    # How an algorithm differs
+    # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Scalar loss, TD errors [N] and statistics of a minibatch; changes nothing.
+        """Return the scalar loss, the TD errors [N] and statistics of a minibatch; changes nothing.
 
-        Means are kept of those statistics that `averaged_rows` and `averaged_updates` name.
+        Running means are kept of the statistics named by `averaged_rows` and `averaged_updates`.
         """
         raise NotImplementedError
 
     def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Refuse parts of other classes; modules by argument. What they take and give shows in the dry run."""
+        """Check the classes of the modules, given by argument; inputs and outputs are checked by the dry run."""
 
     def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """As of the base; in training, a replay buffer that cannot hold `replay_start_size` steps is refused first."""
+        """Make the checks of `dry_run`; in training, first check that the buffer can hold `replay_start_size` steps."""
         if self.training and action_space is not None:
             check_start(self)
         super().check_output(output, obs, action_space)
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """The descent of one update, by calls of `step(name of the optimiser, loss)`; `compile` compiles this."""
+        """Make the gradient steps of an update, by `step(name of the optimiser, loss)`; `compile` compiles it."""
         loss, td_error, stats = self.loss(batch)
         step("optimizer", loss)
         return td_error, stats
@@ -201,8 +225,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     # Observing
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Take in what the last action led to; see `batch_observe`."""
-        if action_mask is None:  # not passed on, so that a subclass may have PFRL's signature
+        """Process the result of the last action; see `batch_observe`."""
+        if action_mask is None:  # not passed, so that a subclass may have PFRL's signature
             self.batch_observe([obs], [reward], [done], [reset])
         else:
             self.batch_observe([obs], [reward], [done], [reset], action_mask=[action_mask])
@@ -217,18 +241,18 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Take in what the last actions led to; in training, store it and learn.
+        """Process the results of the last actions; in training, store them and learn.
 
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.
-            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
-            batch_reset: Whether each episode is cut off there for another reason.
+            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
+            batch_reset: True where the episode is cut off for another reason, [k].
             action_mask: True where an action is allowed in the new observations, [k, n_actions].
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was asked for before.
+            RuntimeError: In training, if no action was requested before.
             ValueError: If the arguments have different lengths.
         """
         k = len(batch_obs)
@@ -236,7 +260,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             not k == len(batch_reward) == len(batch_done) == len(batch_reset)
             or (active is not None and len(active) != k)
             or (self.training and (self.batch_last_obs is None or len(self.batch_last_action) != k))
-        ):  # the usual step is spared the call
+        ):  # avoids the call in the usual step
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         ended = None if self.memory is None else np.logical_or(batch_done, batch_reset)
         if self.training:
@@ -259,9 +283,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
-        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this.
+        """Abandon the running episodes: the next observations start new ones. Runners call this first.
 
-        The last run may have stopped in mid-episode, which nobody has told the agent.
+        The last run may have stopped in mid-episode, which the agent cannot notice.
         """
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -272,7 +296,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     # Learning
 
     def update_from_replay(self) -> None:
-        """Sample, learn, and write the priorities back; nothing happens while a recurrent agent lacks episodes."""
+        """Sample, update, and write the priorities back; does nothing while a recurrent agent lacks episodes."""
         buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
@@ -292,25 +316,25 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
         except BaseException:
-            buffer.update_priorities(batch.index[:0], [])  # it may wait for errors, which will not come
+            buffer.update_priorities(batch.index[:0], [])  # the buffer may wait for errors, which will not come
             raise
 
     @property
     def sequence_length(self) -> int | None:
-        """Steps of the longest sequence that it learns from, those of burn-in included; None for whole episodes."""
+        """Steps of the longest sequence to learn from, including those of burn-in; None for whole episodes."""
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
     def update(
         self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once: the only way to the parameters.
+        """Learn once, from a minibatch; no other method changes the parameters.
 
-        The target network moves by itself if no step has moved it for as many updates as fit in
-        `target_update_interval` steps, so that a caller without environment (a dataset, a learner process) needs
-        nothing else.
+        The target networks are also updated here if no step has updated them for as many updates as fit in
+        `target_update_interval` steps, so a caller without an environment (a dataset, a learner process) need not
+        do it.
 
         Args:
-            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
+            batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
             errors_out: Cleared and filled with the absolute TD errors, if given.
 
         Returns:
@@ -318,10 +342,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         Raises:
             ValueError: If rewards, discounts or weights are not one number for each row.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch.
-                Learning goes on as if it had never come; only steps on losses before the bad one stay, such as those
-                of critics before their policy's, and the error names them. A GPU skips the update, and the error
-                comes up to 100 updates later, or with `settle`, and without the minibatch.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch. The
+                update is rolled back and learning can continue. Only steps on earlier losses of the update stay, such
+                as those of critics before the policy's; the error names them. On a GPU the update is skipped, and the
+                error is raised up to 100 updates later, or by `settle`, without the minibatch.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -344,9 +368,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                     td_error, stats = self.learn(ready)
                 elif self._compiled is not None:
                     if self.overridden_hooks:
-                        overrides.check_not_compiled(self, True)  # they came to the class later
+                        overrides.check_not_compiled(self, True)  # they were added to the class later
                     td_error, stats = self._compiled(ready)
-                else:  # `learn` of this class, without the calls on the way
+                else:  # the default `learn`, inlined
                     loss, td_error, stats = self.loss(ready)
                     self.gradient_steps["optimizer"](loss)
                     guard.restore_moments(self.last_steps.refused)
@@ -362,7 +386,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left -= 1
         statistics.add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
-            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # of the copies of each row
+            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # over the copies of each row
         if ready.lengths is not None:
             td_error = max_over_sequences(td_error, ready.lengths)
         if order is not None:
@@ -372,39 +396,39 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error, stats
 
     def _turn(self) -> AbstractContextManager[Any]:
-        """What holds off evaluation in other threads, if a network reads its mode; which is asked once."""
+        """Return a context that blocks evaluation in other threads if a network reads its mode; checked only once."""
         turn = learning(*(getattr(self, name) for name in self.saved_attributes))
         self._ignores_modes = turn is FREE
         return turn
 
     def count_update(self) -> None:
-        """Count an update that an overridden method of PFRL's has made and not counted."""
+        """Count an update made by an overridden method of PFRL's agent that did not count it."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """The part of `update` that changes parameters: one step on the `loss`. A subclass may override it.
+        """Change the parameters as part of `update`: make one step on the `loss`. A subclass may override it.
 
         Args:
             batch: A minibatch of features, on the agent's device.
 
         Returns:
-            TD errors and statistics, as `loss` gives them.
+            TD errors and statistics, as returned by `loss`.
         """
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
         self.guard.restore_moments(self.last_steps.refused)
         return td_error, stats
 
     def record(self, stats: Mapping[str, Tensor]) -> None:
-        """Add statistics of a loss to the records of their names."""
+        """Add statistics of a loss to their records."""
         statistics.add_values(self, self._records, stats)
 
     def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
-        """TD errors of a minibatch as the networks are now, [N] (of sequences: the largest of each, [B]).
+        """Return the TD errors of a minibatch under the current networks, [N] (of sequences: the largest of each, [B]).
 
-        Nothing is learnt, and no random stream moves.
+        Nothing is learnt, and no random stream is advanced.
 
         Args:
-            batch: Transitions or sequences with raw observations; what `sample` and `sample_episodes` give will do.
+            batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -416,12 +440,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error if order is None else td_error[order.argsort()]
 
     def td_errors_of(self, batch: Batch) -> Tensor:
-        """`td_errors` of a minibatch of features, one for each row, [N]."""
+        """Return the TD errors of a minibatch of features, one for each row, [N]."""
         with isolated_rng(), overrides.within_hook(self, batch):
             return self.loss(batch)[1]
 
     def sync_target_network(self) -> None:
-        """Move the target networks to, or towards, the online networks."""
+        """Update the target networks: copy the online networks, or move towards them."""
         for name in self.target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(
@@ -430,7 +454,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left = self._updates_per_move()
 
     def rollback(self, updates: int) -> None:
-        """Let the counters be as if so many of the last updates had never come, which a GPU has skipped."""
+        """Subtract from the counters the last updates that a GPU has skipped."""
         self.optim_t -= updates
         self._updates_left = min(self._updates_left + updates, self._updates_per_move())
 
@@ -446,7 +470,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     clear_records = statistics.clear_records
 
     def count_step(self) -> None:
-        """Count an environment step in training that somebody else, such as another process, has stored."""
+        """Count an environment step in training whose transition was stored elsewhere, such as by another process."""
         self.t += 1
         self._cumulative_steps += 1
 
@@ -456,7 +480,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     waiting_for = statistics.waiting_for
     unsaved = statistics.unsaved_explorer
 
-    # Updates that are refused
+    # Rejected updates
 
     trailed = property(trailed)
     settle = settle
@@ -473,29 +497,29 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     check_dataset = check_dataset
 
     def check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Refuse a dataset whose actions are not those of the agent.
+        """Check that a dataset's actions fit the agent.
 
         Args:
             dataset: The dataset.
-            output: What the network that acts gives for one observation; None if that is not known.
+            output: Output of the acting network for one observation; None if it is not known.
         """
 
     # Saving
 
     def save_snapshot(self, dirname: str) -> None:
-        """`save`, and the replay buffer beside it, as `replay_buffer.pkl`.
+        """Save the agent with `save`, and the replay buffer in the same directory as `replay_buffer.pkl`.
 
         Raises:
-            CheckpointError: If something cannot be saved or written; the agent may have been saved by then.
+            CheckpointError: If something cannot be saved or written; the agent may already be saved then.
         """
         self.save(dirname)
         self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
     def load_snapshot(self, dirname: str) -> None:
-        """Load what `save_snapshot` saved.
+        """Load the agent and the replay buffer that `save_snapshot` saved.
 
         Raises:
-            CheckpointError: If the directory lacks one of the two; the agent may have been loaded by then.
+            CheckpointError: If the directory lacks one of the two; the agent may already be loaded then.
         """
         self.load(dirname)
         self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))

@@ -1,4 +1,4 @@
-"""The loop of all agents that learn from what they have just done: collect, learn from all of it, forget it."""
+"""The loop of all on-policy agents: collect steps, learn from all of them, discard them."""
 
 import dataclasses
 import logging
@@ -37,17 +37,27 @@ from pfrl_like.utils.recurrent import one_step_forward
 
 @constructor_only("phi", "batch_states", "recurrent", "max_grad_norm")
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
-    """Base of agents that learn from their own last steps alone.
+    """Base of agents that learn only from the steps of their current policy.
 
-    An algorithm adds its modules and optimisers as attributes, and `learn(episodes)`. Its `model` gives a distribution
-    of actions and their values, (distribution, [B, 1]), unless `value_type` says something else.
+    An algorithm adds its modules and optimisers as attributes, and defines `learn(episodes)`. The output of its `model`
+    is a distribution of actions and the values, (distribution, [B, 1]), unless `value_type` is another class.
 
     Args:
         modules: The modules that learn, by argument, as errors call them; they are moved to the device.
-        optimizers: Their optimisers, likewise; `gradient_steps` has a `GradientStep` of each.
-        rollout_size: Steps to collect between updates, of all environments together; None if `is_due` says when.
+        optimizers: Their optimisers, by argument; `gradient_steps` has a `GradientStep` of each.
+        rollout_size: Steps to collect between updates, of all environments together; None if `is_due` decides.
         windows: Sizes of the records of statistics, by name; each is an attribute `name_record`.
-        gamma: This and the others are as in `PPO`.
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        gamma: Discount factor per step.
+        phi: Feature extractor applied to each observation once, when it is acted on.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Logger of refused updates.
+        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
+            and before the gradient steps. None for no normalisation.
     """
 
     chooses = PolicyChoice()
@@ -56,16 +66,16 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     acting_argument = "model"
     value_type: type[Any] = tuple
 
-    #: Attributes that are numbers, NaN where there is none yet, and are saved.
+    #: Numeric attributes that are saved; NaN where there is no number yet.
     kept_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
-    #: Of agents with records of statistics.
+    #: Attributes of agents with records of statistics.
     entropy_record: deque[float]
     value_record: deque[float]
 
-    #: What is learnt from by overridden methods of PFRL's, while they run: a minibatch, or all that was collected.
+    #: Data of overridden methods of PFRL's agent while they run: a minibatch, or all collected episodes.
     hooked_batch: Batch | None = None
     hooked_episodes: Episodes | None = None
 
@@ -110,18 +120,18 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self.rollout_size = rollout_size
         self.rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
         self._features: Any = None  # of the observations that were acted on last
-        self._said: Any = None  # by the model, of these
-        self._next_obs: list[Any] = []  # the last observation that came from each environment
+        self._said: Any = None  # outputs of the model for these
+        self._next_obs: list[Any] = []  # the last observation of each environment
         self._last_of = self._bootstrap_from
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
         self._records = statistics.make_records(self, windows)
 
-    # How an algorithm differs
+    # Hooks of an algorithm
 
     def is_due(self) -> bool:
-        """Whether there is enough to learn from."""
+        """Return True if enough steps are collected to learn from."""
         return self.rollout_size is not None and len(self.rollout) >= self.rollout_size
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
@@ -131,7 +141,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features; in training these are kept, since it is they that are learnt from."""
+        """Select actions for a batch of features; in training the features are kept for the update."""
         actions = super().select_actions(obs, action_mask, active)
         if self.training:
             self._features = obs
@@ -141,28 +151,28 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
-        """The distribution of actions for features."""
+        """Return the distribution of actions for features."""
         output = super()._value(self.normalized(obs), active)
         if self.value_type is tuple:
             check_outputs(output, first_leaf(obs).shape[0], self.acting_argument)
         said = output if self.value_type is tuple else (output, None)
-        if self.training:  # of threads in evaluation nothing is kept
+        if self.training:  # nothing is kept in evaluation, which may run in other threads
             self._said = said
         return said[0]
 
     def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Keep statistics of what the model says of the states that are acted in, those rows that `acting` selects."""
+        """Record statistics of the model's outputs for the observations, in the rows that `acting` selects."""
         if self._records:
             statistics.add_values(
                 self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
             )
 
     def normalized(self, obs: Any) -> Any:
-        """What the model takes in: features, normalised if there is a normaliser."""
+        """Return the features as the model takes them: normalised, if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
     def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a model that gives something else, a policy without densities, and one that cannot act there."""
+        """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
         super().check_output(output, obs, action_space)
         if self.value_type is tuple:
             check_outputs(output, 1, self.acting_argument)
@@ -174,7 +184,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     # Observing
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
-        """Take in what the last action led to; see `batch_observe`."""
+        """Process the result of the last action; see `batch_observe`."""
         self.batch_observe([obs], [reward], [done], [reset])
 
     def batch_observe(
@@ -187,23 +197,24 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Take in what the last actions led to; in training, keep it, and learn when there is enough.
+        """Process the results of the last actions; in training, store them, and learn when enough are collected.
 
-        Rewards are checked here, observations are not (runners do): NaN in one is refused by the model or the update.
+        Rewards are checked here. Observations are not, because runners check them; the model or the update rejects NaN.
 
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.
-            batch_done: Whether each observation is terminal, so that nothing is bootstrapped from it.
-            batch_reset: Whether each episode is cut off there for another reason.
-            action_mask: What is allowed in the new observations; `batch_act` is told again.
+            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
+            batch_reset: True where the episode is cut off for another reason, [k].
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]; not used, because
+                `batch_act` gets it again.
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was asked for before.
+            RuntimeError: In training, if no action was requested before.
             ValueError: If the arguments have different lengths.
-            NonFiniteError: In training, if a reward is NaN, infinite or more than float32 can hold; nothing is stored.
-            TypeError: In training, if a reward is no number; likewise.
+            NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
+            TypeError: In training, if a reward is not a number; nothing is stored.
         """
         k = len(batch_obs)
         if (
@@ -213,7 +224,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             or self.batch_last_obs is None
             or len(self.batch_last_action) != k
             or [r for r in batch_reward if type(r) is not float or not -LARGEST_REWARD <= r <= LARGEST_REWARD]
-        ):  # the usual step is spared the call
+        ):  # avoids the call in the usual step
             check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         terminated, truncated = np.asarray(batch_done, np.bool_), np.asarray(batch_reset, np.bool_)
         ended = terminated | truncated
@@ -225,9 +236,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.update_from_rollout()
 
     def stop_episode(self) -> None:
-        """Leave the episodes that run: what comes next belongs to new ones. Runners begin with this.
+        """Abandon the running episodes: the next observations start new ones. Runners call this first.
 
-        The last run may have stopped in mid-episode, which nobody has told the agent.
+        The last run may have stopped in mid-episode, which the agent cannot notice.
         """
         if self.training and len(self.rollout):
             env_ids, rows = self.rollout.running()
@@ -237,7 +248,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.memory.forget(self.training)
 
     def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
-        """Keep the step of each active environment, and the true last observations of episodes that are cut off."""
+        """Store the step of each active environment, and the true last observations of episodes that are cut off."""
         k = len(reward)
         columns = {
             "obs": self._features,
@@ -270,12 +281,12 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self._cumulative_steps += len(env_ids)
 
     def cut_off(self, env_ids: Rows, rows: Rows) -> None:
-        """Take in that episodes were cut off after the steps in these rows; what came then is bootstrapped from."""
+        """Register that episodes were cut off after these rows, with the observations to bootstrap from."""
         if len(rows):
             self.rollout.follow(rows, *self._last_of(env_ids))
 
     def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
-        """Features of the last observations of some environments, and the recurrent states to look at them with."""
+        """Return features of some environments' last observations, and the recurrent states to evaluate them with."""
         obs = self.features([self._next_obs[i] for i in env_ids], self.device)
         if self.memory is None:
             return obs, None
@@ -285,18 +296,18 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     # Learning
 
     def update_from_rollout(self) -> None:
-        """Learn from all that was collected, and forget it."""
+        """Learn from all collected steps, and discard them."""
         self._learn_once(self.rollout.take(self.gamma, self.device, self._last_of))
 
     def update(
         self, batch: Batch | None = None, errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once from steps that came from elsewhere, as if they were those that were collected.
+        """Learn once, from steps collected elsewhere, in the same way as from those collected here.
 
         Args:
-            batch: Transitions or sequences with raw observations. What it lacks of `log_prob`, `value`, `advantage` and
-                `returns` is computed; with sequences from all steps of each, otherwise from each transition by itself.
-                None, within an overridden `update()` of `A2C`: what was collected.
+            batch: Transitions or sequences with raw observations. Missing columns among `log_prob`, `value`,
+                `advantage` and `returns` are computed: for sequences from all steps of each, otherwise from each
+                transition separately. None, within an overridden `update()` of `A2C`: the collected steps.
             errors_out: Cleared and filled with the absolute advantages, if given.
 
         Returns:
@@ -304,7 +315,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
         Raises:
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
-                batch, but not on a GPU, which tells later. Values are looked at before anything is changed.
+                batch, but not on a GPU, which reports it later. Values are checked before anything is changed.
         """
         if batch is None:
             return self.learn(episodes_of_rollout(self))
@@ -335,7 +346,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     cumulative_steps = property(statistics.cumulative_steps)
 
     def window_means(self) -> list[tuple[str, float]]:
-        """The means of the records, as ("average_name", value)."""
+        """Return the means of the records, as ("average_name", value)."""
         return statistics.means(self, self._records)
 
     saved_state = statistics.saved_rollout
@@ -348,13 +359,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     diagnose = diagnose
 
     def rollback(self, updates: int) -> None:
-        """Let the counter be as if so many of the last updates had never come, which a GPU has skipped."""
+        """Subtract from the counter the last updates that a GPU has skipped."""
         self.n_updates -= updates
 
     def evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
-        """The steps with log-probability, value, advantage and return of each, as the model gives them now.
+        """Return the steps with log-probability, value, advantage and return of each under the current model.
 
-        What the steps have already is left alone.
+        Columns that the steps already have are not changed.
 
         Args:
             episodes: Episodes of features.
@@ -382,13 +393,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """The episodes with other `steps`, their features normalised by a normaliser that has learnt from them now."""
+        """Return the episodes with `steps`, whose features are normalised after the normaliser has learnt from them."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self.normalized(steps.obs)))
 
     def _look(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Distributions and values, [N], of observations that each come with a recurrent state of their own."""
+        """Return distributions and values, [N], of observations, each with a recurrent state of its own."""
         obs = self.normalized(obs)
         if self.memory is None:
             output = fast_forward(self.model, obs)
@@ -400,10 +411,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
 
 def check_numbers(**columns: Tensor) -> None:
-    """Refuse numbers to learn from of which one is NaN or infinite.
+    """Check that all numbers to learn from are finite.
 
     Raises:
-        NonFiniteError: Naming the column.
+        NonFiniteError: If one is NaN or infinite; the error names the column.
     """
     for name, column in columns.items():
         if not bool(torch.isfinite(column).all()):

@@ -1,4 +1,4 @@
-"""The states of recurrent networks from step to step, stored with the steps, and their burn-in.
+"""States of recurrent networks: carried from step to step, stored with the steps, and recomputed by burn-in.
 
 The burn-in is that of Kapturowski et al. 2019, section 3.
 """
@@ -17,16 +17,16 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
 
-#: Fields of a batch that belong to a sequence as a whole, or says how the rows are arranged.
+#: Fields of a batch that belong to whole sequences, or describe the arrangement of the rows.
 _NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
 class RecurrentMemory:
-    """Recurrent states of the environments that an agent acts in, apart for training and evaluation.
+    """Recurrent states of the environments that an agent acts in, separately for training and evaluation.
 
     Args:
-        interval: Every how many steps of an episode the state goes into the replay buffer; None for only the first.
-        device: Where the states are.
+        interval: Steps of an episode between states that are stored in the replay buffer; None for only the first.
+        device: Device of the states.
     """
 
     def __init__(self, interval: int | None, device: torch.device | str = "cpu") -> None:
@@ -38,10 +38,10 @@ class RecurrentMemory:
         self._steps = np.zeros(0, dtype=np.int64)  # of each environment's training episode
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
-        """The module's output after one step; inactive environments keep their state."""
+        """Return the module's output after one step; inactive environments keep their state."""
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
-            before = None  # another number of environments: other episodes
+            before = None  # another number of environments, hence other episodes
         output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
             after = _paired(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
@@ -52,7 +52,7 @@ class RecurrentMemory:
         return output
 
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
-        """`recurrent_state` and `next_recurrent_state` of each environment, None in steps that keep none."""
+        """Return each environment's `recurrent_state` and `next_recurrent_state`, None in steps that store no state."""
         k = len(ended)
         if len(self._steps) != k:
             self._steps = np.zeros(k, dtype=np.int64)
@@ -69,7 +69,7 @@ class RecurrentMemory:
         return columns
 
     def forget(self, training: bool) -> None:
-        """Bring all states back to the initial one."""
+        """Reset all states to the initial one."""
         if training:
             self.train_state = self.train_previous_state = None
             self._steps = np.zeros(0, dtype=np.int64)
@@ -77,7 +77,7 @@ class RecurrentMemory:
             self.test_state = None
 
     def episodes_ended(self, training: bool, ended: Any) -> None:
-        """Bring the states of ended episodes back to the initial one."""
+        """Reset the states of ended episodes to the initial one."""
         indices = np.flatnonzero(ended)
         if len(indices) == 0:
             return
@@ -87,14 +87,14 @@ class RecurrentMemory:
             self.test_state = recurrent.mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
-        """What training needs to go on between two steps, as values for JSON and tensors."""
+        """Return the state that training needs to resume between two steps, as values for JSON and tensors."""
         return {"train_state": to_plain(self.train_state), "steps": self._steps.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take up what `state_dict` gave; episodes of evaluation begin anew.
+        """Restore the result of `state_dict`; episodes of evaluation start anew.
 
         Raises:
-            ValueError: If it is something else; nothing was changed.
+            ValueError: If `state` has another form; nothing was changed.
         """
         try:
             train_state = from_plain(state["train_state"], self.device)
@@ -110,7 +110,7 @@ class RecurrentMemory:
 
 
 def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
-    """Apply a function to the parts of a state and those of another, of which there may be none."""
+    """Apply a function to the parts of a state and those of another, which may be None."""
     if isinstance(state, tuple):
         parts = (None,) * len(state) if other is None else other
         return tuple(_paired(function, part, its) for part, its in zip(state, parts, strict=True))
@@ -118,34 +118,34 @@ def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
-    """`after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
+    """Return `after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
 
 
 def _batch_size(nested: Any, axis: int = 1) -> int:
-    """Length of the batch axis of the first tensor; -1 if there is none."""
+    """Return the length of the batch axis of the first tensor; -1 if there is none."""
     sizes: list[int] = []
     map_nested(lambda leaf: sizes.append(leaf.shape[axis]), nested)
     return sizes[0] if sizes else -1
 
 
 def batch_first(state: Any, like: Any) -> Any:
-    """A recurrent state with the batch as the first axis; zeros like another state in place of None."""
+    """Move the batch axis of a recurrent state to the front; None becomes zeros of the shape of `like`."""
     return _paired(lambda zeros, part: (torch.zeros_like(zeros) if part is None else part).movedim(1, 0), like, state)
 
 
 def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
-    """Spend the first steps of each sequence on bringing its recurrent state up to date.
+    """Recompute the recurrent state of each sequence with its first steps, and remove these steps.
 
     Args:
-        module: The network whose state is brought up to date; without effect on the state if it is not recurrent.
+        module: The network whose state is recomputed; if it is not recurrent, the state stays unchanged.
         batch: Sequences, with features as `obs`.
-        n_steps: Steps to take off each sequence; one that is not longer keeps its last step.
+        n_steps: Steps to remove from each sequence; a sequence that is not longer keeps its last step.
 
     Returns:
-        The rest of the sequences, as many as before and in the same order, with the states before and after their
-        first step as the module now computes them (the stored ones would be those of the parameters that acted).
+        The remaining steps, of as many sequences in the same order, with the states before and after their first
+        step as the module computes them now (the stored states belong to the parameters at the time of acting).
     """
     lengths = batch.lengths
     if lengths is None or n_steps == 0:
@@ -164,12 +164,12 @@ def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
 
 
 def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
-    """Packed row numbers of steps start..stop-1 of each sequence, packed in their turn.
+    """Return the packed row numbers of steps start..stop-1 of each sequence, in packed order.
 
     Args:
-        lengths: Lengths of the sequences, [B], falling.
-        start: First step that is wanted of each, [B].
-        stop: Step after the last one that is wanted of each, [B]; `stop - start` must be falling.
+        lengths: Lengths of the sequences, [B], in descending order.
+        start: First step of each, [B].
+        stop: Step after the last one of each, [B]; `stop - start` must be in descending order.
     """
     first_row = torch.cat([torch.zeros(1, dtype=torch.int64), recurrent.batch_sizes_of(lengths).cumsum(0)])
     step = torch.arange(int((stop - start).max())).unsqueeze(1) + start
@@ -178,7 +178,7 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 
 
 def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, n_steps: Tensor) -> Any:
-    """State of all sequences after `n_steps` [B] of them; those with none, which come last, keep theirs."""
+    """Return the state of all sequences after `n_steps` [B] of them; those without steps come last and keep theirs."""
     running = int((n_steps > 0).sum())
     if running == 0:
         return state
@@ -198,15 +198,15 @@ def _join(advanced: Any, state: Any, n_waiting: int) -> Any:
 def store_step(
     agent: Any, step: tuple[Any, ...], ended: Any, next_mask: Any, active: Any, **columns: list[Any]
 ) -> None:
-    """Append a step of k environments, with the recurrent states and action masks that belong to it.
+    """Append a step of k environments, with its recurrent states and action masks, to the replay buffer.
 
     Args:
-        agent: Has the replay buffer, the memory of a recurrent network, and the mask of the last actions.
-        step: Observations, actions, rewards, next observations, whether these are terminal, whether episodes are cut
-            off there; each of length k.
-        ended: Whether each episode has ended, [k]; asked for only if there is a memory.
+        agent: The agent, with a replay buffer, the memory of a recurrent network, and the mask of the last actions.
+        step: Observations, actions, rewards, next observations, True for terminal ones, True where episodes are cut
+            off; each of length k.
+        ended: True where the episode has ended, [k]; needed only if there is a memory.
         next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
-        active: False for environments that took no step, [k]; None for none.
+        active: False for environments that took no step, [k]; None if all took one.
         **columns: Further columns, a value for each environment.
     """
     if agent.memory is not None:

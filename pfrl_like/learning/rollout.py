@@ -1,4 +1,4 @@
-"""The steps that an agent has not learnt from yet: columns of a rollout, or the last steps of one environment."""
+"""Steps that an agent has not learnt from yet: the columns of a rollout, or the last steps of one environment."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ from pfrl_like.storage.plain_tensors import from_saved, to_saved
 Rows = NDArray[np.int64]
 LastOf = Callable[[Rows], tuple[Any, Any]]
 
-#: Rows for which there is room at first, if nobody knows how many there will be.
+#: Number of rows allocated at first if the number of steps is not known.
 _ROOM = 256
 
 
@@ -26,10 +26,10 @@ class Episodes:
     Attributes:
         steps: The steps as rows, with features as `obs`; `next_obs` is None, since it is the `obs` of the next row.
         lengths: Steps of each episode, in the order of the rows, [S].
-        last_rows: Rows of the last steps of those episodes that something may be bootstrapped after, [M], int64.
+        last_rows: Last rows of the episodes that may be bootstrapped after their end, [M], int64.
         last_obs: Features of the true observations after these steps, tensors [M, ...].
-        last_state: Recurrent states to look at them with, tensors [M, layers, ...]; None without.
-        states: Recurrent states before each step, tensors [N, layers, ...]; None without.
+        last_state: Recurrent states to evaluate them with, tensors [M, layers, ...]; None for other models.
+        states: Recurrent states before each step, tensors [N, layers, ...]; None for other models.
     """
 
     steps: Batch
@@ -43,7 +43,7 @@ class Episodes:
         return len(self.steps)
 
     def next_values(self, value: Tensor, last_value: Tensor) -> Tensor:
-        """The value after each step, [N]: that of the next row, and after the last step of an episode `last_value`.
+        """Return the value after each step, [N]: that of the next row, or at the end of an episode `last_value`.
 
         Args:
             value: Values of the rows' observations, [N].
@@ -56,7 +56,7 @@ class Episodes:
 
     @property
     def continues(self) -> Tensor:
-        """Whether the next row is the next step of the same episode, bool [N]."""
+        """True where the next row is the next step of the same episode, bool [N]."""
         reward = self.steps.reward
         continues = torch.ones(reward.shape, dtype=torch.bool)
         continues[torch.from_numpy(np.cumsum(self.lengths) - 1)] = False
@@ -66,14 +66,14 @@ class Episodes:
 class Rollout:
     """Steps of several environments, in the order in which they were made.
 
-    An environment that takes no step leaves no row; what the steps of its episode have in common is its number.
+    An environment that takes no step adds no row. The steps of an episode are found by the environment's index.
 
     Args:
-        room: Rows for which to take memory at first.
+        room: Number of rows to allocate at first.
 
     Attributes:
-        room: As given.
-        n_ended: Episodes among the steps that have come to their end.
+        room: Number of rows to allocate at first.
+        n_ended: Number of episodes among the steps that have ended.
     """
 
     def __init__(self, room: int = _ROOM) -> None:
@@ -92,10 +92,10 @@ class Rollout:
         """Store one step of each of m environments.
 
         Args:
-            env_ids: Numbers of the environments, all different, [m].
-            ended: Whether the step is the last one of its episode, [m].
-            **columns: Tensors [m, ...] or nested dicts and tuples of such, the same names in every call; but
-                "action_mask" may be left out, which allows everything.
+            env_ids: Indices of the environments, all different, [m].
+            ended: True where the step is the last one of its episode, [m].
+            **columns: Tensors [m, ...] or nested dicts and tuples of tensors, with the same names in every call. Only
+                "action_mask" may be left out, which allows all actions.
 
         Returns:
             The rows, [m].
@@ -126,44 +126,44 @@ class Rollout:
         return np.arange(start, stop)
 
     def follow(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
-        """Say what is to be bootstrapped from after some steps, the last ones of their episodes.
+        """Set the observations to bootstrap from after some steps, which are the last ones of their episodes.
 
         Args:
             rows: The steps, [m].
             last_obs: Features of the true observations after them, tensors [m, ...].
-            last_state: Recurrent states to look at them with, tensors [m, layers, ...].
+            last_state: Recurrent states to evaluate them with, tensors [m, layers, ...].
         """
         self._tails.append((rows, last_obs, last_state))
 
     def running(self) -> tuple[Rows, Rows]:
-        """The environments whose episodes go on, ascending, and the rows of their last steps."""
+        """Return the environments with running episodes, ascending, and the rows of their last steps."""
         order, _, ends = self._by_episode()
         last = order[ends]
         last = last[~self._ended[last]]
         return self._env[last], last
 
     def end(self, rows: Rows) -> None:
-        """Say that these steps, of episodes that were running, are the last ones."""
+        """Mark these steps, of running episodes, as the last ones of their episodes."""
         self._ended[rows] = True
         self.n_ended += len(rows)
 
     def forget(self, rows: Rows) -> None:
-        """Forget the episodes, or what there is of them, whose last steps these are."""
+        """Remove the episodes, complete or not, whose last steps are these rows."""
         order, lengths, ends = self._by_episode()
         goes = np.repeat(np.isin(order[ends], rows), lengths)
         self._keep(np.sort(order[~goes]))
 
     def take(self, gamma: float, device: torch.device | str, last_of: LastOf | None = None) -> Episodes:
-        """Hand out the steps and forget them.
+        """Return the steps and remove them.
 
         Args:
             gamma: Discount factor per step.
-            device: Where the tensors go.
-            last_of: Gives, for numbers of environments, the `last_obs` and `last_state` of `follow`: of the episodes
-                that go on the steps so far are handed out. None: these episodes stay.
+            device: Device of the returned tensors.
+            last_of: Returns, for indices of environments, the `last_obs` and `last_state` of `follow`. The steps so far
+                of running episodes are then returned as well. None keeps the running episodes.
 
         Raises:
-            ValueError: If there is nothing to hand out.
+            ValueError: If there is no step to return.
         """
         order, lengths, ends = self._by_episode()
         runs = ~self._ended[order[ends]]
@@ -184,7 +184,7 @@ class Rollout:
         return episodes
 
     def _by_episode(self) -> tuple[Rows, Rows, Rows]:
-        """Rows by environment and time, the lengths of the episodes in that order, and where each has its last row."""
+        """Return the rows by environment and time, and in that order the lengths and last indices of the episodes."""
         env = self._env[: self._n]
         order = np.argsort(env, kind="stable")
         at_end = self._ended[order]
@@ -215,7 +215,7 @@ class Rollout:
         )
 
     def _joined_tails(self) -> tuple[Rows, Any, Any]:
-        """The rows after which something may be bootstrapped, and what; no observation if there is no such row."""
+        """Return the rows to bootstrap after, and the observations and states to bootstrap from; all may be empty."""
         if not self._tails:
             return np.zeros(0, np.int64), self._none_of("obs"), self._none_of("state")
         rows, obs, states = zip(*self._tails, strict=True)
@@ -225,7 +225,7 @@ class Rollout:
         return map_nested(lambda leaf: leaf[:0], self._columns.get(name))
 
     def _keep(self, rows: Rows) -> None:
-        """Forget all steps but these."""
+        """Remove all steps except these."""
         at, n = torch.from_numpy(rows), len(rows)
         for column in self._columns.values():
             _put(column, 0, n, map_nested(lambda leaf: leaf.index_select(0, at.to(leaf.device)), column))
@@ -255,7 +255,7 @@ class Rollout:
         return torch.empty(len(self._env), *leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
 
     def _complete_masks(self, columns: dict[str, Any], m: int) -> None:
-        """Allow everything in the steps that came with no mask, where others have one."""
+        """Allow all actions in steps without a mask, where other steps have one."""
         if "action_mask" in columns:
             self._columns["action_mask"] = map_nested(self._new_column, columns["action_mask"]).fill_(True)
         else:
@@ -265,7 +265,7 @@ class Rollout:
     # Saving
 
     def state_dict(self, last_of: LastOf) -> dict[str, Any]:
-        """The steps as tensors, which go on changing, and what the episodes that go on would be cut off with."""
+        """Return the steps, as tensors that share memory with the rollout, and the ends to bootstrap from."""
         env_ids, rows = self.running()
         tails = [self._joined_tails()] if self._tails else []
         if len(rows):
@@ -281,13 +281,13 @@ class Rollout:
         }
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device | str) -> LastOf:
-        """Take up what `state_dict` gave.
+        """Restore the result of `state_dict`.
 
         Returns:
-            What gives the `last_obs` and `last_state` of the episodes that go on.
+            A function that returns the `last_obs` and `last_state` of the running episodes.
 
         Raises:
-            ValueError: If it is something else; nothing was changed.
+            ValueError: If `state` has another form; nothing was changed.
         """
         try:
             new = Rollout(self.room)
@@ -328,7 +328,7 @@ def _put(column: Any, start: int, stop: int, values: Any) -> None:
 
 
 def _check(name: str, column: Any, values: Any) -> None:
-    """Refuse values of another form than the column's."""
+    """Check that values have the column's form and shape."""
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
         map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
@@ -341,12 +341,12 @@ class Steps:
     """Steps of one episode that have not been learnt from yet.
 
     Attributes:
-        recurrent_state: Of the model before the first of them; None without.
-        obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of such.
-        raw_obs: The observations themselves, for methods of PFRL's that a subclass overrides.
+        recurrent_state: State of the model before the first step; None for other models.
+        obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of tensors.
+        raw_obs: The raw observations, for overridden methods of PFRL's agent.
         action: An action for each step.
         reward: A reward for each step.
-        action_mask: What was allowed in each step, [n_actions]; None for everything.
+        action_mask: True where an action was allowed, [n_actions] for each step; None for all.
     """
 
     recurrent_state: Any
@@ -368,13 +368,13 @@ class Steps:
         self.action_mask.append(action_mask)
 
     def batch(self, last_obs: Any, last_mask: Any, gamma: float, done: bool) -> Batch:
-        """The steps as one sequence.
+        """Return the steps as one sequence.
 
         Args:
             last_obs: Features of the observation after the last step, tensors [1, ...].
-            last_mask: What is allowed there, [n_actions]; None for everything.
+            last_mask: True where an action is allowed there, [n_actions]; None for all.
             gamma: Discount factor per step.
-            done: Whether it is terminal.
+            done: True if that observation is terminal.
         """
         features = concatenate_nested([*self.obs, last_obs])
         masks = _stacked([*self.action_mask, last_mask])
@@ -394,7 +394,7 @@ class Steps:
         )
 
     def state_dict(self, with_raw_obs: bool = False) -> Any:
-        """The steps as tensors, if asked for with the observations themselves; otherwise these become the features."""
+        """Return the steps as tensors; without the raw observations, these are restored as the features."""
         action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
         features = concatenate_nested(self.obs)
         parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
@@ -404,10 +404,10 @@ class Steps:
 
     @classmethod
     def of_state(cls, state: Any) -> "Steps":
-        """The steps that `state_dict` was asked of.
+        """Restore the steps from a result of `state_dict`.
 
         Raises:
-            ValueError: If it is something else.
+            ValueError: If `state` has another form.
         """
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
@@ -427,7 +427,7 @@ class Steps:
 
 
 def _stacked(masks: list[Any]) -> Tensor | None:
-    """Masks as one, with everything allowed where there is none; None if there is none at all."""
+    """Stack masks, with all actions allowed where one is None; None if all are None."""
     example = next((mask for mask in masks if mask is not None), None)
     if example is None:
         return None

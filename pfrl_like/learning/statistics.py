@@ -1,4 +1,4 @@
-"""What an agent keeps of its progress beside the networks: counters and statistics, and how they are saved."""
+"""Progress of an agent besides the networks: counters and statistics, and the functions that save them."""
 
 import collections
 import copy
@@ -20,27 +20,27 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
 class Record(collections.deque[float]):
-    """A `collections.deque` of floats that takes tensors, and reads their numbers when somebody looks at it.
+    """A `collections.deque` of floats that also takes tensors, whose numbers it reads only when they are needed.
 
-    Tensors that wait are read all at once, by one copy from their device. Older ones than the window shows are
-    dropped unread. `len`, `maxlen` and `clear` read nothing.
+    Pending tensors are read all at once, in one copy from their device. Tensors older than the window are dropped
+    unread. `len`, `maxlen` and `clear` read nothing.
 
     Args:
-        values: What to begin with, as in `extend`.
-        maxlen: How many values to keep; None for all.
+        values: First values, as in `extend`.
+        maxlen: Number of values to keep; None for all.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
+    is_elsewhere = True  # it holds no random generators, see `random_streams.reachable`
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)
         self._room = sys.maxsize if maxlen is None else max(maxlen, 1)
         self._waiting: collections.deque[Tensor] = collections.deque()
-        self._n_waiting = 0  # numbers in them
+        self._n_waiting = 0  # number of values in them
         self.extend(values)
 
     def append(self, value: Any, /) -> None:
-        """Add a number, or all those of a tensor or array of any shape; a tensor must not be changed afterwards."""
+        """Add a number, or all numbers of a tensor or array of any shape; a tensor must not be changed afterwards."""
         if not isinstance(value, Tensor):
             self._read()
             super().extend([float(number) for number in np.ravel(value)])
@@ -53,11 +53,11 @@ class Record(collections.deque[float]):
                 self._n_waiting -= waiting.popleft().numel()
 
     def extend(self, values: Any, /) -> None:
-        """Add the numbers of a tensor, or of an iterable whose parts `append` takes."""
+        """Add the numbers of a tensor, or of an iterable of arguments of `append`."""
         for value in (values,) if isinstance(values, (Tensor, np.ndarray)) else tuple(values):
             self.append(value)
 
-    def __iadd__(self, values: Any, /) -> Self:  # type: ignore[misc]  # which `deque` itself needs
+    def __iadd__(self, values: Any, /) -> Self:  # type: ignore[misc]  # `deque` has the same mismatch
         self.extend(values)
         return self
 
@@ -74,7 +74,7 @@ class Record(collections.deque[float]):
         return type(self), ([*self], self.maxlen)
 
     def _read(self) -> None:
-        """Turn the tensors that wait into floats."""
+        """Turn the pending tensors into floats."""
         if self._waiting:
             waiting, self._waiting, self._n_waiting = self._waiting, collections.deque(), 0
             for _, tensors in groupby(waiting, attrgetter("device")):
@@ -83,11 +83,11 @@ class Record(collections.deque[float]):
 
 
 def _after_reading(method: Callable[..., Any]) -> Callable[..., Any]:
-    """A method of a deque, of records whose tensors have been read."""
+    """Wrap a method of a deque, so that the tensors of records are read first."""
 
     @functools.wraps(method)
     def read_first(*args: Any) -> Any:
-        for each in args:  # the other side of a comparison may be a record, too
+        for each in args:  # the other operand of a comparison may be a record, too
             if isinstance(each, Record):
                 each._read()
         return method(*args)
@@ -104,14 +104,14 @@ for _name, _method in vars(collections.deque).items():
 
 
 def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Give an agent an empty record for each name, of so many values; returns their attributes by name."""
+    """Give an agent an empty record for each name, of the given sizes; returns their attributes by name."""
     for name, size in sizes.items():
         setattr(agent, f"{name}_record", Record(maxlen=int(size)))
     return {name: f"{name}_record" for name in sizes}
 
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
-    """Add the statistics that have a record to it; a deque or list that a user has put there gets floats at once."""
+    """Add statistics to their records; a deque or list that replaces a record gets floats at once."""
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -122,22 +122,22 @@ def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, An
 
 
 def means(agent: Any, attributes: Mapping[str, str]) -> list[tuple[str, float]]:
-    """The means of the records as ("average_name", value), NaN before the first value."""
+    """Return the means of the records as ("average_name", value), NaN before the first value."""
     records = ((name, getattr(agent, attribute)) for name, attribute in attributes.items())
     return [(f"average_{name}", float(np.mean(record)) if len(record) else float("nan")) for name, record in records]
 
 
 def plain_record(record: Iterable[float]) -> Any:
-    """The values of a record, for JSON."""
+    """Return the values of a record, for JSON."""
     values = torch.tensor([*record], dtype=torch.float64)
     return to_plain((values,) if len(values) else ())
 
 
 def values_of(state: Any) -> list[float]:
-    """The values that `plain_record` was given, or those of any list of tensors, as former versions saved.
+    """Return the values passed to `plain_record`, or those of any list of tensors, as former versions saved.
 
     Raises:
-        ValueError: If it is something else.
+        ValueError: If `state` has another form.
     """
     parts = from_plain(state, "cpu")
     if not isinstance(parts, tuple) or not all(map(torch.is_tensor, parts)):
@@ -146,19 +146,19 @@ def values_of(state: Any) -> list[float]:
 
 
 def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
-    """Let records, by attribute, hold other values."""
+    """Replace the values of records, given by attribute."""
     for attribute, numbers in values.items():
         record = getattr(agent, attribute)
         record.clear()
         record.extend(numbers)
 
 
-#: How many values, of rows or of updates, a mean is taken over.
+#: Numbers of values, of rows or of updates, in a mean.
 ROWS, UPDATES = 1000, 100
 
 
 def cumulative_steps(agent: Any) -> int:
-    """Environment steps in training, whatever `t` was set to."""
+    """Environment steps in training, regardless of assignments to `t`."""
     return agent._cumulative_steps  # type: ignore[no-any-return]
 
 
@@ -166,7 +166,7 @@ def cumulative_steps(agent: Any) -> int:
 
 
 def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
-    """Means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
+    """Return means over the last 1,000 values of Q(s, a) and 100 losses (NaN before the first), and counters."""
     return [
         *means(agent, agent._records),
         ("cumulative_steps", agent._cumulative_steps),
@@ -176,15 +176,15 @@ def replay_statistics(agent: Any) -> list[tuple[str, Any]]:
 
 
 def clear_records(agent: Any) -> None:
-    """Begin the records of the statistics anew."""
+    """Empty the records of the statistics."""
     sizes = dict.fromkeys(agent.averaged_rows, ROWS) | dict.fromkeys(agent.averaged_updates, UPDATES)
     agent._records = make_records(agent, sizes)
 
 
 def waiting_for(agent: Any) -> str | None:
-    """Items of the buffer, or whole episodes to learn sequences from, that are still too few; None if they are not.
+    """Describe the lack of items in the buffer, or of whole episodes for sequences; None if there are enough.
 
-    As in PFRL a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
+    As in PFRL, a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
     """
     if agent.learns_from_sequences and agent.replay_buffer.n_episodes < agent.minibatch_size:
         episodes = agent.replay_buffer.n_episodes
@@ -194,7 +194,7 @@ def waiting_for(agent: Any) -> str | None:
 
 
 def saved_progress(agent: Any) -> dict[str, Any]:
-    """Counters, statistics, the explorer and recurrent states of an agent with a replay buffer."""
+    """Return counters, statistics, the explorer and recurrent states of an agent with a replay buffer."""
     state: dict[str, Any] = {name: getattr(agent, attribute) for name, attribute in agent.saved_counters.items()}
     for attribute in agent._records.values():
         state[attribute] = plain_record(getattr(agent, attribute))
@@ -207,12 +207,12 @@ def saved_progress(agent: Any) -> dict[str, Any]:
 
 
 def restore_progress(agent: Any, state: dict[str, Any]) -> None:
-    """Take up what `saved_progress` gave; what `state` lacks stays as it is.
+    """Restore the result of `saved_progress`; entries that `state` lacks stay unchanged.
 
     The state of an explorer of another class is left out, with a warning in the log; see `unsaved_explorer`.
 
     Raises:
-        ValueError: If it is something else; nothing was changed.
+        ValueError: If `state` has an unknown entry or an invalid value; nothing was changed.
     """
     counters: Mapping[str, str] = agent.saved_counters
     known = {*counters, *agent._records.values(), "explorer"}
@@ -235,7 +235,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
-    """As of `Agent.unsaved`: an explorer that is none of this library, or was of another class when loaded."""
+    """Describe, for `Agent.unsaved`, explorer state that is not saved, or was left out when the agent was loaded."""
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
         return agent._not_taken_up  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__
@@ -261,13 +261,13 @@ def _restore_explorer(agent: Any, saved: Any) -> None:
 
 
 def move_average(agent: Any, name: str, value: Any) -> None:
-    """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` says how far."""
+    """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` is the decay."""
     mean, decay = getattr(agent, name), getattr(agent, f"{name}_decay")
     setattr(agent, name, mean + (1 - decay) * (float(value) - mean))
 
 
 def saved_rollout(agent: Any) -> dict[str, Any]:
-    """Counters, statistics, recurrent states and the steps collected so far of an on-policy agent."""
+    """Return counters, statistics, recurrent states and the steps collected so far of an on-policy agent."""
     state: dict[str, Any] = {
         "t": agent.t,
         "n_updates": agent.n_updates,
@@ -283,10 +283,10 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
 
 
 def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
-    """Take up what `saved_rollout` gave.
+    """Restore the result of `saved_rollout`.
 
     Raises:
-        ValueError: If it is something else; nothing was changed.
+        ValueError: If `state` has another form; nothing was changed.
     """
     if not state:
         return

@@ -1,4 +1,4 @@
-"""Updates that are refused, and where their numbers went wrong."""
+"""Rejection of non-finite updates, and the diagnosis of such updates."""
 
 import contextlib
 import copy
@@ -23,14 +23,14 @@ from pfrl_like.utils.contexts import reads_training
 
 
 class Diagnosis(NamedTuple):
-    """What was found.
+    """Result of the diagnosis of a rejected update.
 
     Attributes:
-        error: What the update said this time; None if it was made.
-        layer: The first layer whose output is not finite, with the ranges of what went in and came out; None if all
-            outputs were, so that it is the loss, or its derivative, that is not.
+        error: Error message of the repeated update; None if the update succeeded.
+        layer: The first layer whose output is not finite, with the ranges of its inputs and outputs; None if all
+            outputs are finite, so that the loss or its derivative is not.
         parameters: Names of the parameters and buffers that are not finite.
-        gradients: Those of the loss that was refused, and of those before it, by parameter.
+        gradients: Gradients of the rejected loss, and of losses before it, by parameter.
     """
 
     error: str | None
@@ -50,7 +50,7 @@ def _numbers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextlib.contextmanager
 def _as_it_was(agent: Any) -> Iterator[None]:
-    """Within it the agent learns uncompiled; afterwards it is what it was, an update that was half made included."""
+    """Let the agent learn uncompiled within the context; afterwards undo all changes, even of an incomplete update."""
     parts = [part for part in vars(agent).values() if isinstance(part, nn.Module | Optimizer)]
     states, progress = copy.deepcopy(([part.state_dict() for part in parts], agent.saved_state()))
     compiled = vars(agent).get("_compiled")
@@ -62,13 +62,13 @@ def _as_it_was(agent: Any) -> Iterator[None]:
         if compiled is not None:
             agent._compiled = compiled
         for part, state in zip(parts, states, strict=True):
-            part.load_state_dict(state)  # the agent's own would refuse numbers that are not finite
+            part.load_state_dict(state)  # the agent's own method would reject numbers that are not finite
         agent.restore_state(progress)
 
 
 @contextlib.contextmanager
 def _listening(layers: Mapping[int, str], found: list[dict[str, Any]]) -> Iterator[None]:
-    """Within it `found` is filled with the layers whose outputs are not finite, in their order."""
+    """Fill `found`, within the context, with the layers whose outputs are not finite, in their order."""
 
     def listen(module: nn.Module, inputs: Any, output: Any) -> None:
         outputs = list(tensors_in(output))
@@ -88,7 +88,7 @@ def _is_finite(value: Tensor) -> bool:
 
 
 def _range(value: Tensor) -> dict[str, Any]:
-    """What is told of a tensor: its shape, how many numbers are not finite, and the range of the others."""
+    """Describe a tensor: its shape, the number of values that are not finite, and the range of the others."""
     value = value.detach()
     finite = value[torch.isfinite(value)].double()
     ends = [finite.min().item(), finite.max().item()] if len(finite) else None
@@ -96,7 +96,7 @@ def _range(value: Tensor) -> dict[str, Any]:
 
 
 class NormalizationSnapshot:
-    """The buffers of those modules whose forward passes in training change them.
+    """Snapshot of the buffers of modules whose forward passes in training change them.
 
     Args:
         modules: The modules.
@@ -108,21 +108,21 @@ class NormalizationSnapshot:
 
     @classmethod
     def of(cls, modules: Iterable[nn.Module]) -> Self | None:
-        """Those of the modules that have some; None if none has."""
+        """Return a snapshot of the modules that have such buffers; None if none has."""
         found = [module for module in modules if _has_moments(module)]
         return cls(found) if found else None
 
     def snapshot(self) -> None:
-        """Remember them as they are now."""
+        """Store the current buffers."""
         self._kept = [(buffer, buffer.clone()) for module in self._networks for buffer in module.buffers()]
 
     def restore(self) -> None:
-        """Let them be as they were."""
+        """Restore the stored buffers."""
         for buffer, moment in self._kept:
             buffer.copy_(moment)
 
     def restore_if(self, refused: Tensor) -> None:
-        """Let them be so where a scalar on their device is 1, not 0."""
+        """Restore the stored buffers if a scalar on their device is 1, not 0."""
         for buffer, moment in self._kept:
             buffer.copy_(torch.where(refused > 0, moment, buffer))
 
@@ -135,21 +135,21 @@ _STATE = torch.default_generator.get_state
 
 
 class UpdateGuard:
-    """Watches the updates of an agent: what they draw, the running moments before them, and the refused ones.
+    """Guards the updates of an agent: random stream and running moments before them, and rejected updates.
 
-    It holds what it has seen, and nothing that the agent may replace.
+    It stores only data, no part that the agent may replace.
 
     Args:
-        device: The agent's.
-        modules: Modules whose running moments a refused update must leave as they were.
+        device: Device of the agent.
+        modules: Modules whose running moments a rejected update must leave unchanged.
 
     Attributes:
-        stream: State of torch's random stream, that of the device, before the last update; None if that one, as far as
-            is known, left it where it was.
-        moments: The running moments before the last update; None if no module has some.
-        probes_left: Updates that have to leave the stream where it was before that is believed of all: reading its
-            state takes some microseconds. 0 once it is known.
-        is_watching: True while `before` has something to do.
+        stream: State of torch's random stream, that of the device, before the last update; None if updates are assumed
+            not to draw.
+        moments: The running moments before the last update; None if no module has any.
+        probes_left: Number of updates that still have to leave the stream unchanged before all updates are assumed to
+            do so; reading the state takes some microseconds. 0 once it is known.
+        is_watching: True while `before` has something to store.
     """
 
     def __init__(self, device: torch.device, modules: Iterable[nn.Module] = ()) -> None:
@@ -161,14 +161,14 @@ class UpdateGuard:
         self._uses_rng = True
 
     def before(self) -> None:
-        """Take note of moments and random stream before an update."""
+        """Store moments and the state of the random stream before an update."""
         if self.moments is not None:
             self.moments.snapshot()
         if self._uses_rng:
             self.stream = _STATE() if self.device.type == "cpu" else self._read_stream()
 
     def after(self) -> None:
-        """See whether the update that was just made has drawn; needs no call once no probes are left."""
+        """Check whether the last update has drawn random numbers; not needed once no probes are left."""
         if self.stream is None or not torch.equal(self.stream, self._read_stream()):
             self.probes_left = 0
             return
@@ -178,11 +178,11 @@ class UpdateGuard:
             self.is_watching = self.moments is not None
 
     def reject(self, agent: Any, error: NonFiniteError, batch: Batch, update: int) -> None:
-        """Take note of an update that was refused: the error gets its minibatch, unless a GPU tells of earlier ones.
+        """Log a rejected update and undo it; the error gets its minibatch, unless a GPU reports earlier updates.
 
         Args:
-            agent: The agent; updates that a GPU has skipped are counted no longer.
-            error: What was raised.
+            agent: The agent; updates that a GPU has skipped are subtracted from its counters.
+            error: The error that was raised.
             batch: The minibatch.
             update: Number of the update.
         """
@@ -195,12 +195,12 @@ class UpdateGuard:
         agent.logger.error("update %d was refused: %s", update - error.skipped, error)
 
     def restore_moments(self, refused: Tensor | None) -> None:
-        """Let the moments be as before the update where a GPU has skipped it, for which nobody waits."""
+        """Restore the moments where a GPU has skipped the update, without waiting for the GPU."""
         if self.moments is not None and refused is not None:
             self.moments.restore_if(refused)
 
     def streams_before(self) -> GlobalStreams:
-        """The random streams as they were before the last update; those from which updates do not draw as they are."""
+        """Return the random streams before the last update; streams that updates do not draw from are current."""
         now = GlobalStreams.now()
         if self.stream is None:
             return now
@@ -218,15 +218,15 @@ class UpdateGuard:
 
 
 def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
-    """What all losses go through; the `trail` of each is a number that they have gone into."""
+    """Objects that all losses pass through; the `trail` of each is a hash of the losses."""
     return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
 
 def settle(agent: Any) -> None:
-    """Wait for a GPU to say whether it has skipped updates since it was asked last; nothing on a CPU.
+    """Wait for a GPU to report whether it has skipped updates since the last report; does nothing on a CPU.
 
     Raises:
-        NonFiniteError: If it has; they are counted no longer.
+        NonFiniteError: If it has; the skipped updates are subtracted from the counters.
     """
     found = []
     for step in agent.gradient_steps.values():
@@ -240,14 +240,14 @@ def settle(agent: Any) -> None:
 
 
 def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
-    """Save into a directory, which at every instant holds the old save or the new one.
+    """Save into a directory atomically: at any time it holds the old save or the new one.
 
-    Beside the files that `load` reads it gets copies under PFRL's names (`model.pt`, ...).
+    Besides the files that `load` reads, the directory gets copies under PFRL's names (`model.pt`, ...).
 
     Raises:
         CheckpointError: If something cannot be saved or written; the old save stays.
-        NonFiniteError: If a parameter is NaN or infinite; likewise. Or, after it was saved, if a GPU has skipped
-            updates since it was asked last.
+        NonFiniteError: If a parameter is NaN or infinite; the old save stays. Also, after saving, if a GPU has
+            skipped updates since the last report.
     """
     try:
         agent.settle()
@@ -256,14 +256,14 @@ def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
 
 
 def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
-    """Find out where the numbers of an update that was refused went wrong: make it again, uncompiled.
+    """Locate where the numbers of a rejected update became non-finite, by repeating it uncompiled.
 
-    The agent and all random streams stay as they are.
+    The agent and all random streams stay unchanged.
 
     Args:
         agent: The agent.
         batch: The minibatch, an attribute of the error.
-        streams: The random streams before the update; None are those of the last one.
+        streams: The random streams before the update; None for those of the last update.
     """
     streams = agent.guard.streams_before() if streams is None else streams
     named = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}

@@ -1,4 +1,4 @@
-"""Modules that networks are composed of."""
+"""Building blocks of networks."""
 
 from pfrl_like.nn.action_models import ConditionalVAE, ReturnConditionedTransformer
 from pfrl_like.nn.atari_cnn import LargeAtariCNN, SmallAtariCNN

@@ -1,4 +1,4 @@
-"""Models of recorded actions: a conditional autoencoder, and a transformer that is conditioned on returns."""
+"""Models of recorded actions: a conditional variational autoencoder, and a return-conditioned transformer."""
 
 from typing import Any
 
@@ -12,15 +12,15 @@ from pfrl_like.utils.contexts import ignores_training
 
 #: Bounds of the logarithm of a latent deviation, as in the code of arXiv:1812.02900.
 _LOG_STD = -4.0, 15.0
-#: Largest size of latent numbers that actions are drawn by, likewise.
+#: Bound of latent numbers that actions are generated from, as in the code of arXiv:1812.02900.
 _LATENT_BOUND = 0.5
 
 
 @ignores_training
 class ConditionalVAE(nn.Module):
-    """Draws actions like those that it has seen in an observation.
+    """Generates actions similar to those recorded for an observation.
 
-    For instance, of observations of 3 numbers and actions of 2::
+    For instance, for observations of 3 numbers and actions of 2::
 
         ConditionalVAE(
             encoder=nn.Sequential(ConcatObsAndAction(), nn.Linear(3 + 2, 256), nn.ReLU(), nn.Linear(256, 2 * 4)),
@@ -32,10 +32,10 @@ class ConditionalVAE(nn.Module):
         encoder: Module from pairs of observation and action to 2 * latent_size numbers: mean and logarithm of the
             standard deviation of the latent vector.
         decoder: Module from pairs of observation and latent vector to actions.
-        latent_size: Numbers of the latent vector; twice those of an action are usual.
+        latent_size: Size of the latent vector; usually twice that of an action.
 
     Raises:
-        ValueError: If `latent_size` is no positive integer.
+        ValueError: If `latent_size` is not a positive integer.
     """
 
     def __init__(self, encoder: nn.Module, decoder: nn.Module, latent_size: int) -> None:
@@ -44,10 +44,10 @@ class ConditionalVAE(nn.Module):
         self.encoder, self.decoder, self.latent_size = encoder, decoder, latent_size
 
     def forward(self, obs_and_action: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """Actions [N, A] made anew of a latent vector that is drawn; its mean and log deviation, both [N, latent_size].
+        """Return actions [N, A] decoded from a drawn latent vector, and its mean and log deviation, [N, latent_size].
 
         Raises:
-            ValueError: If the encoder gives another number of numbers.
+            ValueError: If the encoder's output has another size than 2 * latent_size.
         """
         obs, _ = obs_and_action
         encoded = fast_forward(self.encoder, obs_and_action)
@@ -61,7 +61,7 @@ class ConditionalVAE(nn.Module):
         return fast_forward(self.decoder, (obs, latent)), mean, log_std
 
     def draw(self, obs: Any, n: int) -> Tensor:
-        """N actions for each of N observations, [n, N, A], of latent numbers drawn from N(0, 1), cut off at +-0.5."""
+        """Draw n actions for each of N observations, [n, N, A]; latent numbers are from N(0, 1), clipped to +-0.5."""
         like = first_leaf(obs)
         rows, parameter = like.shape[0], next(self.decoder.parameters(), like)
         drawn = torch.randn(rows * n, self.latent_size, device=like.device, dtype=parameter.dtype)
@@ -70,25 +70,26 @@ class ConditionalVAE(nn.Module):
 
 
 class ReturnConditionedTransformer(nn.Module):
-    """What to do after each step of some sequences, given the return that is wanted and what came before.
+    """Predicts the action of each step of sequences, given the desired return and the previous steps.
 
-    Each step is three tokens, of its return to go, its observation and its action; a causal transformer reads them, and
-    what it makes of an observation's token goes to the head. Positions are counted from the sequence's first step.
+    Each step has three tokens: its return to go, its observation and its action. A causal transformer reads them, and
+    its outputs for the observations' tokens are passed to the head. Positions are counted from the sequence's first
+    step.
 
     Args:
         obs_embedding: Module from observations to `hidden_size` numbers.
-        action_size: Numbers of an action, or how many actions there are.
-        head: Module from `hidden_size` numbers to distributions of actions, such as a row of `Linear`, `Tanh` and
+        action_size: Size of an action, or number of discrete actions.
+        head: Module from `hidden_size` numbers to distributions of actions, such as a sequence of `Linear`, `Tanh` and
             `DeterministicHead`.
-        discrete: Whether actions are indices.
-        hidden_size: Numbers of a token.
+        discrete: True if actions are indices.
+        hidden_size: Size of a token.
         context_size: Steps of the longest sequence.
-        n_layers: Layers of the transformer.
-        n_heads: Heads of attention of each; a divisor of `hidden_size`.
+        n_layers: Number of layers of the transformer.
+        n_heads: Number of attention heads of each layer; a divisor of `hidden_size`.
         dropout: Probability of dropout.
 
     Raises:
-        ValueError: If a size is no positive integer.
+        ValueError: If a size is not a positive integer.
     """
 
     def __init__(
@@ -123,12 +124,12 @@ class ReturnConditionedTransformer(nn.Module):
         )  # fmt: skip
 
     def forward(self, returns: Tensor, obs: Any, action: Tensor) -> Any:
-        """Distributions of batch shape [B * T], sequence by sequence.
+        """Return distributions of batch shape [B * T], sequence by sequence.
 
         Args:
             returns: Returns to go, [B, T].
             obs: Observations, nested tensors [B, T, ...].
-            action: Actions, [B, T, A], or [B, T] of indices. That of a step is seen by the steps after it alone.
+            action: Actions, [B, T, A], or [B, T] of indices. Only later steps read a step's action.
         """
         b, t = returns.shape
         embedded = self.obs_embedding(map_nested(lambda leaf: leaf.flatten(0, 1), obs)).view(b, t, -1)
@@ -140,7 +141,7 @@ class ReturnConditionedTransformer(nn.Module):
         return self.head(read[:, 1::3].flatten(0, 1))
 
     def no_action(self, *shape: int) -> Tensor:
-        """Actions in the place of those that are not known yet, [*shape, A] or [*shape]."""
+        """Return placeholders for actions that are not known yet, [*shape, A] or [*shape]."""
         device = self.return_embedding.weight.device
         if self.discrete:
             return torch.zeros(shape, dtype=torch.int64, device=device)

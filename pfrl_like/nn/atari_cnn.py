@@ -13,20 +13,20 @@ Layer = nn.Conv2d | nn.Linear
 
 
 def small_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
-    """The two convolutions of 2013, [B, n_input_channels, 84, 84] to [B, 32, 9, 9], with all biases alike."""
+    """Return the two convolutions of 2013, [B, n_input_channels, 84, 84] to [B, 32, 9, 9], with equal biases."""
     return nn.ModuleList(
         _initialized(layer, bias) for layer in (nn.Conv2d(n_input_channels, 16, 8, stride=4), nn.Conv2d(16, 32, 4, 2))
     )
 
 
 def large_convolutions(n_input_channels: int, bias: float) -> nn.ModuleList:
-    """The three convolutions of 2015, [B, n_input_channels, 84, 84] to [B, 64, 7, 7], with all biases alike."""
+    """Return the three convolutions of 2015, [B, n_input_channels, 84, 84] to [B, 64, 7, 7], with equal biases."""
     first = nn.Conv2d(n_input_channels, 32, 8, stride=4)
     return nn.ModuleList(_initialized(layer, bias) for layer in (first, nn.Conv2d(32, 64, 4, 2), nn.Conv2d(64, 64, 3)))
 
 
 def features(convolutions: nn.ModuleList, activation: Activation, frames: Tensor) -> Tensor:
-    """The flat output, [B, ...], of convolutions with an activation after each."""
+    """Return the flat output, [B, ...], of convolutions with an activation after each."""
     for layer in convolutions:
         frames = activation(layer(frames))
     return frames.flatten(1)
@@ -45,7 +45,7 @@ class _AtariCNN(nn.Module):
         self.output = _initialized(nn.Linear(n_features, n_output_channels), bias)
 
     def forward(self, state: Tensor) -> Tensor:
-        """[B, n_input_channels, 84, 84] to [B, n_output_channels]."""
+        """Map frames [B, n_input_channels, 84, 84] to features [B, n_output_channels]."""
         return self.activation(self.output(features(self.layers, self.activation, state)))
 
 
@@ -72,7 +72,11 @@ class SmallAtariCNN(_AtariCNN):
 class LargeAtariCNN(_AtariCNN):
     """Three convolutions and a linear layer (Mnih et al. 2015, doi:10.1038/nature14236, Methods).
 
-    Arguments as of `SmallAtariCNN`.
+    Args:
+        n_input_channels: Number of frames in the stack.
+        n_output_channels: Number of features.
+        activation: Applied after each layer, the last one included.
+        bias: Initial value of all biases.
     """
 
     def __init__(

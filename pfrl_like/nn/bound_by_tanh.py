@@ -1,4 +1,4 @@
-"""Values kept within bounds: by tanh, or small by a penalty on what tanh is applied to."""
+"""Modules that keep values bounded: by tanh, or by a penalty on the input of tanh."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from pfrl_like.utils.contexts import ignores_training
 
 @ignores_training
 class BoundByTanh(nn.Module):
-    """Squeezes values into [low, high] by tanh; 0 becomes the middle.
+    """Maps values into [low, high] by tanh; 0 is mapped to the middle.
 
     Args:
         low: Smallest values, array or tensor that broadcasts against the input.
-        high: Largest values, likewise.
+        high: Largest values, array or tensor that broadcasts against the input.
 
     Raises:
         ValueError: If the bounds are infinite, or `low` is above `high`.
@@ -35,15 +35,15 @@ class BoundByTanh(nn.Module):
             raise ValueError(f"low is {low!r} and high is {high!r}, expected low <= high")
 
     def forward(self, x: Tensor) -> Tensor:
-        """Values of the same shape, within the bounds."""
+        """Return values of the same shape, within the bounds."""
         return bound_by_tanh(x, self.low, self.high)
 
 
 @ignores_training
 class ActivityPenalty(nn.Module):
-    """Changes nothing on the way forward; backward it adds the gradient of `rate` times the mean square of its input.
+    """The identity, whose backward pass adds the gradient of `rate` times the mean square of the input.
 
-    So whatever loss comes after has that term in it, without knowing of it.
+    So the term is part of every loss computed from the output, although the loss does not contain it.
 
     Args:
         rate: Weight of the term, at least 0.
@@ -59,14 +59,14 @@ class ActivityPenalty(nn.Module):
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """The same numbers."""
+        """Return the input unchanged."""
         if not (torch.is_grad_enabled() and x.requires_grad):
             return x
         out: Tensor = _Penalised.apply(x, self.rate)  # type: ignore[no-untyped-call]
         return out
 
     def extra_repr(self) -> str:
-        """The rate, for `repr`."""
+        """Return the rate, for `repr`."""
         return f"rate={self.rate}"
 
 

@@ -1,4 +1,4 @@
-"""Parallel branches."""
+"""Parallel branches of a network."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Branched(nn.Module):
         self.child_modules = nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The branches' outputs, as a tuple."""
+        """Return the branches' outputs, as a tuple."""
         if len(args) == 1 and not kwargs:
             return tuple(fast_forward(module, args[0]) for module in self.child_modules)
         return tuple(module(*args, **kwargs) for module in self.child_modules)

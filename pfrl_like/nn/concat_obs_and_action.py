@@ -1,4 +1,4 @@
-"""Observation and action as one vector."""
+"""Concatenation of observation and action into one vector."""
 
 import functools
 
@@ -12,8 +12,8 @@ from pfrl_like.utils.contexts import ignores_training
 @stands_for(functools.partial(torch.cat, dim=-1))
 @ignores_training
 class ConcatObsAndAction(nn.Module):
-    """First layer of a Q-function of state and action that is made of layers for vectors."""
+    """First layer of a Q-function of state and action whose other layers take vectors."""
 
     def forward(self, obs_and_action: tuple[Tensor, Tensor]) -> Tensor:
-        """A pair of [..., n_dim_obs] and [..., n_dim_action] to [..., n_dim_obs + n_dim_action]."""
+        """Concatenate [..., n_dim_obs] and [..., n_dim_action] to [..., n_dim_obs + n_dim_action]."""
         return torch.cat(obs_and_action, dim=-1)

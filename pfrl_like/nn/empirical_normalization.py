@@ -1,4 +1,4 @@
-"""Normalisation by the mean and variance of what has been seen."""
+"""Normalisation by the mean and variance of all values so far."""
 
 import contextlib
 import threading
@@ -17,16 +17,16 @@ class EmpiricalNormalization(nn.Module):
     """Shifts and scales values to mean 0 and variance 1, as measured on all values so far.
 
     The moments of batches are merged exactly (Chan et al. 1983, doi:10.1080/00031305.1983.10483115, eq. 2.1). They are
-    learnt in training and in evaluation mode alike, unless `update=False` is said or within `holding_still`, as agents
-    do while they are evaluated.
+    learnt in training and in evaluation mode alike, except with `update=False` or within `holding_still`, which agents
+    use in evaluation.
 
     Args:
         shape: Shape of a value without the batch axis, an integer for vectors.
-        batch_axis: Which axis of a batch counts its values.
+        batch_axis: Axis of a batch along which its values lie.
         eps: Added to the variance before its root is taken.
-        dtype: Floating-point dtype of NumPy or torch that the moments are kept in.
-        until: Learn no more once this many values have been seen; a batch is never split. None for no end. On a GPU
-            the host then waits for the count at each update.
+        dtype: Floating-point dtype of the moments, of NumPy or torch.
+        until: Number of values after which learning stops; a batch is never split. None for no end. On a GPU the host
+            then waits for the count at each update.
         clip_threshold: Largest absolute value of the result; None for no clipping.
 
     Raises:
@@ -63,7 +63,7 @@ class EmpiricalNormalization(nn.Module):
         self.eps = eps
         self.until = until
         self.clip_threshold = clip_threshold
-        # The threads in which it does; an attribute from the start, so that compiled regions look at it.
+        # Threads that hold it still; an attribute from the start, so that compiled regions check it.
         self._holds_still: tuple[int, ...] = ()
         moment = torch.zeros(self.shape, dtype=dtype).unsqueeze(batch_axis)
         self.register_buffer("_mean", moment)
@@ -72,12 +72,12 @@ class EmpiricalNormalization(nn.Module):
 
     @property
     def mean(self) -> Tensor:
-        """Mean of the values so far, a copy of shape `shape`; 0 before the first."""
+        """Mean of the values so far, a copy of shape `shape`; 0 before the first value."""
         return self._mean.squeeze(self.batch_axis).clone()
 
     @property
     def std(self) -> Tensor:
-        """Standard deviation (of the population) of the values so far, shape `shape`; 1 before the first."""
+        """Standard deviation (of the population) of the values so far, shape `shape`; 1 before the first value."""
         return self._var.squeeze(self.batch_axis).sqrt()
 
     @torch.no_grad()
@@ -103,7 +103,7 @@ class EmpiricalNormalization(nn.Module):
 
         Args:
             x: Values, with any number of them along `batch_axis`.
-            update: Learn from them first.
+            update: Learn from the values first.
 
         Raises:
             ValueError: If the values have another shape.
@@ -117,12 +117,12 @@ class EmpiricalNormalization(nn.Module):
         return y if self.clip_threshold is None else y.clamp(-self.clip_threshold, self.clip_threshold)
 
     def inverse(self, y: Tensor) -> Tensor:
-        """The values that are normalised to `y`, if they were not clipped."""
+        """Return the values that are normalised to `y`, if they were not clipped."""
         self._check(y)
         return y * (self._var + self.eps).sqrt() + self._mean
 
     def extra_repr(self) -> str:
-        """Shape and options."""
+        """Return shape and options, for `repr`."""
         names = ("shape", "batch_axis", "eps", "until", "clip_threshold")
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -134,7 +134,7 @@ class EmpiricalNormalization(nn.Module):
 
 @contextlib.contextmanager
 def holding_still(module: nn.Module) -> Iterator[nn.Module]:
-    """Within it no `EmpiricalNormalization` of a module learns from what it normalises in this thread."""
+    """Stop every `EmpiricalNormalization` of a module from learning, within the context and in this thread."""
     parts, here = normalizations_of(module), threading.get_ident()
     with _LOCK:
         for part in parts:
@@ -149,7 +149,7 @@ def holding_still(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def normalizations_of(module: nn.Module) -> tuple[EmpiricalNormalization, ...]:
-    """The parts of a module that are one, found once for each module."""
+    """Return the `EmpiricalNormalization` parts of a module, found once for each module."""
     found = vars(module).get(_NORMALIZATIONS)
     if found is None:
         found = tuple(part for part in module.modules() if isinstance(part, EmpiricalNormalization))

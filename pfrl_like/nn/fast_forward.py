@@ -1,4 +1,4 @@
-"""Calls of modules past `nn.Module.__call__`, or in few chunks."""
+"""Calls of modules that avoid `nn.Module.__call__`, and calls on many items in few chunks."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,15 +14,15 @@ Class = TypeVar("Class", bound=type[nn.Module])
 
 _FUNCTIONS: dict[type[nn.Module], Callable[[Any], Any]] = {nn.Tanh: torch.tanh, nn.Sigmoid: torch.sigmoid}
 _KNOWN: set[type[nn.Module]] = {nn.Sequential, nn.Linear, nn.ReLU, *_FUNCTIONS}
-#: Rows of a call on a CPU: the layers' outputs for many more leave its caches, which costs a third more time.
+#: Rows of a call on a CPU; for many more rows the layers' outputs exceed its caches, which takes a third more time.
 _ROWS_IN_CACHE = 512
 
 
 def fast_forward(module: Any, x: Any) -> Any:
-    """`module(x)`; well-known layers into which nobody has hooked are called as the functions that they stand for.
+    """Return `module(x)`; well-known layers without hooks are called as the functions that they stand for.
 
-    They are looked at anew with each call, so that hooks, parameters and layers may come and go. A ReLU writes into
-    what the linear layer before it has just made, which is still in the cache and which nobody else has seen.
+    The layers are inspected in each call, so hooks, parameters and layers may change. A ReLU after a linear layer works
+    in place on the layer's output, which is still in the cache and is not used elsewhere.
     """
     if (
         hooks._global_forward_hooks
@@ -56,7 +56,7 @@ def fast_forward(module: Any, x: Any) -> Any:
             params = own["_parameters"]
             plain = "weight" in params and "bias" in params  # both are parameters, or the bias is None
             x = F.linear(x, params["weight"], params["bias"]) if plain else layer(x)
-            made_here = x if plain and x.ndim == 2 else None  # of more dimensions it is a view
+            made_here = x if plain and x.ndim == 2 else None  # with more dimensions it is a view
         elif kind is nn.ReLU:
             x = torch.relu_(x) if layer.inplace or x is made else torch.relu(x)
         else:
@@ -65,7 +65,7 @@ def fast_forward(module: Any, x: Any) -> Any:
 
 
 def stands_for(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
-    """Class decorator of a layer whose result is that of a function of its input alone; not of its subclasses."""
+    """Class decorator for layers that compute a function of their input alone; it does not apply to subclasses."""
 
     def register(cls: Class) -> Class:
         _FUNCTIONS[cls] = function
@@ -76,10 +76,10 @@ def stands_for(function: Callable[[Any], Any]) -> Callable[[Class], Class]:
 
 
 def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: Tensor) -> Tensor:
-    """What a function gives for M items in each of N states, [M, N, ...]; off a CPU it is called once.
+    """Apply a function to M items in each of N states, [M, N, ...], in few calls; in one call off a CPU.
 
     Args:
-        function: Called with observations, [m * N, ...], and as many items, [m * N, ...]; it gives a row for each.
+        function: Called with observations, [m * N, ...], and as many items, [m * N, ...]; returns a row for each.
         obs: Observations, nested tensors [N, ...].
         items: The items, [M, N, ...].
     """
@@ -93,5 +93,5 @@ def apply_in_chunks(function: Callable[[Any, Tensor], Tensor], obs: Any, items: 
 
 
 def repeat_rows(nested: Any, m: int) -> Any:
-    """All rows m times, one copy after the other, tensors [m * N, ...] nested as they were."""
+    """Return all rows m times, one copy after the other, as equally nested tensors [m * N, ...]."""
     return map_nested(lambda leaf: leaf.unsqueeze(0).expand(m, *leaf.shape).flatten(0, 1), nested)

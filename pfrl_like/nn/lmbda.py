@@ -21,5 +21,5 @@ class Lambda(nn.Module):
         self.lambd = lambd
 
     def forward(self, x: Any) -> Any:
-        """What the function gives."""
+        """Return the function's result."""
         return self.lambd(x)

@@ -45,7 +45,7 @@ class MLP(nn.Module):
         nn.init.zeros_(self.output.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., in_size] to [..., out_size]."""
+        """Map [..., in_size] to [..., out_size]."""
         if self.hidden_sizes:
             for layer in self.hidden_layers:
                 x = self.nonlinearity(fast_forward(layer, x))

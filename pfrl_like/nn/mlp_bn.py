@@ -24,7 +24,7 @@ class LinearBN(nn.Module):
         self.bn = nn.BatchNorm1d(out_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, in_size] to [B, out_size]."""
+        """Map [B, in_size] to [B, out_size]."""
         out: Tensor = self.bn(self.linear(x))
         return out
 
@@ -73,7 +73,7 @@ class MLPBN(nn.Module):
             self.output_bn = nn.BatchNorm1d(out_size)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, in_size] to [B, out_size]."""
+        """Map [B, in_size] to [B, out_size]."""
         if self.normalize_input:
             x = self.input_bn(x)
         if self.hidden_sizes:

@@ -1,4 +1,4 @@
-"""Noise for all linear layers of a network."""
+"""Conversion of a network's linear layers to noisy ones."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from pfrl_like.nn.noisy_linear import FactorizedNoisyLinear
 def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
     """Replace every `torch.nn.Linear` inside a module, at any depth and in place, by a `FactorizedNoisyLinear`.
 
-    Do this before the optimiser is made, which would otherwise hold the parameters of the layers replaced. A layer
-    that stands in several places is replaced by one; layers that are noisy already stay, and so do those of an
-    `nn.MultiheadAttention`, which it does not call. The noise stays on in evaluation, as in PFRL.
+    Call it before the optimiser is made, which would otherwise hold the parameters of the replaced layers. A layer that
+    is used in several places is replaced by a single one. Layers that are already noisy stay, and so do those of an
+    `nn.MultiheadAttention`, which does not call them. The noise stays on in evaluation, as in PFRL.
 
     Args:
-        module: Whose layers are replaced.
-        *args: Further arguments of `FactorizedNoisyLinear`, as `sigma_scale`.
-        **kwargs: Likewise.
+        module: The module whose layers are replaced.
+        *args: Further arguments of `FactorizedNoisyLinear`, such as `sigma_scale`.
+        **kwargs: Further keyword arguments of `FactorizedNoisyLinear`.
 
     Raises:
         TypeError: If the module is itself a linear layer, which cannot be replaced in place.

@@ -1,3 +1,3 @@
-"""`Recurrent`, the interface of recurrent modules, at its public place."""
+"""Public path of `Recurrent`, the interface of recurrent modules."""
 
 from pfrl_like.utils.recurrent import Recurrent as Recurrent

@@ -16,7 +16,7 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
         *modules: The branches, all of them recurrent.
 
     Raises:
-        TypeError: If one is not.
+        TypeError: If one is not recurrent.
     """
 
     def __init__(self, *modules: nn.Module) -> None:
@@ -29,12 +29,12 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
         super().__init__(modules)
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-        """The branches' outputs and their states, a tuple each."""
+        """Return the branches' outputs and their states, a tuple each."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
         results = [branch(packed_input, state) for branch, state in zip(self, states, strict=True)]
         return tuple(output for output, _ in results), tuple(state for _, state in results)
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """The branches' outputs alone."""
+        """Return the branches' outputs without the states."""
         states = [None] * len(self) if recurrent_state is None else recurrent_state
         return tuple(layer_outputs(*each) for each in zip(self, [packed_input] * len(self), states, strict=True))

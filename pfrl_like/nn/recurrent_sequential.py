@@ -1,4 +1,4 @@
-"""Recurrent and other layers in a row."""
+"""Sequences of recurrent and other layers."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,7 +29,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
     """
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, tuple[Any, ...]]:  # type: ignore[override]
-        """The last layer's output, packed, and the states of the recurrent layers as a tuple.
+        """Return the last layer's output, packed, and the states of the recurrent layers as a tuple.
 
         Raises:
             ValueError: If the input is not packed, or the state belongs to another number of recurrent layers.
@@ -37,7 +37,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
         return self._through(packed_input, recurrent_state, lambda layer, *given: layer(*given))
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """The same without the states."""
+        """Return the last layer's output, packed, without the states."""
         return self._through(packed_input, recurrent_state, lambda *given: (layer_outputs(*given), None))[0]
 
     def _through(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
@@ -61,5 +61,5 @@ class RecurrentSequential(Recurrent, nn.Sequential):
 
     @property
     def recurrent_children(self) -> tuple[nn.Module, ...]:
-        """The recurrent ones of the layers."""
+        """The recurrent layers among the layers."""
         return tuple(layer for layer in self if is_recurrent(layer))

@@ -1,11 +1,11 @@
-"""A function of tensors that is compiled once and then called past the compiler's wrappers.
+"""A function of tensors that is compiled once and then called without the compiler's wrappers.
 
-For networks of a few thousand parameters those wrappers take longer than the mathematics: the frame evaluation of
-TorchDynamo, the bookkeeping of AOTAutograd, the reading of every parameter from its module. The first call goes through
-them and is watched; later ones hand the same parameters to the generated code themselves, as long as nothing that was
-looked at has changed. Where the way past them is not open, every call goes through them and gives the same numbers.
+For networks of a few thousand parameters these wrappers take longer than the mathematics: the frame evaluation of
+TorchDynamo, the bookkeeping of AOTAutograd, the reading of every parameter from its module. The first call passes
+through them and is recorded. Later calls pass the same parameters directly to the generated code, as long as nothing
+that was recorded has changed. Where direct calls are not possible, every call uses the wrappers, with the same results.
 
-Besides, products too small for a library's call become part of the generated code, and so do biases.
+Small matrix products, for which a library call is too slow, become part of the generated code, and so do biases.
 """
 
 import itertools
@@ -26,26 +26,26 @@ from torch.utils._pytree import tree_leaves, tree_map
 _LOGGER = logging.getLogger(__name__)
 _set_grad_enabled = torch._C._set_grad_enabled  # `torch.no_grad` takes ten times as long
 _NUMBER = itertools.count()
-#: What guards of a compiled region are still looked at: plain values, on which a user's module may branch. Tensors and
-#: objects are told apart by whoever calls the region and by its `holders`, at a fraction of the cost.
+#: Guards of a compiled region that are still evaluated: plain values, which a user's module may branch on. Tensors and
+#: objects are checked by the region's caller and through its `holders`, at a fraction of the cost.
 VALUE_GUARDS = ("EQUALS_MATCH", "CONSTANT_MATCH", "BOOL_MATCH", "NONE_MATCH", "GRAD_MODE", "DETERMINISTIC_ALGORITHMS")
-#: Multiplications in the largest matrix product that is written out.
+#: Number of multiplications in the largest matrix product that is written out.
 SMALL_PRODUCT = 16384
-#: Forms of arguments for which a function is compiled; with others it runs as it is written.
+#: Number of forms of arguments that a function is compiled for; with others it runs uncompiled.
 MAX_FORMS = 8
-#: Objects whose `tell(text)` is called when the compiler begins, and with the time that it took when it ends.
+#: Objects whose `tell(text)` is called when compilation begins, and with its duration when it ends.
 LISTENERS: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 class CompiledFunction:
-    """A function of tensors, compiled for each form of its arguments; the first call of each form is an ordinary one.
+    """A function of tensors, compiled for each form of its arguments; the first call of each form runs uncompiled.
 
-    What the compiler cannot follow stays uncompiled, with a warning.
+    A function that the compiler cannot handle stays uncompiled, with a warning.
 
     Args:
-        function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
-        owner: Whose attributes the modules are that it calls.
-        name: What it does, for the log.
+        function: Function of tensors, or nested dicts and tuples of tensors; its result has such a form, too.
+        owner: Object that has the modules called by the function as attributes.
+        name: Name of the function in the log.
     """
 
     def __init__(self, function: Callable[..., Any], owner: Any, name: str) -> None:
@@ -59,10 +59,10 @@ class CompiledFunction:
         CompiledFunction.__init__(self, **state)
 
     def __call__(self, *inputs: Any) -> Any:
-        """The function's result."""
+        """Call the function and return its result."""
         try:
             key = form(inputs)
-        except TypeError:  # not tensors alone
+        except TypeError:  # other arguments than tensors
             return self._function(*inputs)
         region = self._regions.get(key)
         if region is None:
@@ -78,7 +78,7 @@ class CompiledFunction:
 
 
 def form(value: Any) -> Any:
-    """What distinguishes one region's argument from another's.
+    """Return a key of the shapes, dtypes and strides in an argument; a region serves arguments of one key.
 
     Raises:
         TypeError: If it holds anything but tensors, dicts, tuples and lists.
@@ -93,7 +93,7 @@ def form(value: Any) -> Any:
 
 
 def holders_of(owner: Any) -> list[Mapping[Any, Any]]:
-    """Where the modules among an object's attributes, their parts and all tensors of these are kept."""
+    """Return the dicts that hold an object's modules, their submodules and all tensors of these."""
     attributes: Mapping[str, Any] = vars(owner)
     modules = [part for value in attributes.values() if isinstance(value, nn.Module) for part in value.modules()]
     return [attributes, *(h for part in modules for h in (part._parameters, part._buffers, part._modules, vars(part)))]
@@ -103,10 +103,10 @@ class CompiledRegion:
     """Calls a function of tensors, compiled, with arguments of one form.
 
     Args:
-        function: Its arguments are tensors or nested dicts and tuples of such, and so is its result.
-        holders: Gives the dicts in which it finds its other tensors, and the modules on the way there. If one of them
-            has been replaced, the function is compiled anew.
-        name: What it does, for the log.
+        function: Function of tensors, or nested dicts and tuples of tensors; its result has such a form, too.
+        holders: Returns the dicts that hold the function's other tensors, and the modules that lead to them. If one of
+            these values has been replaced, the function is compiled again.
+        name: Name of the function in the log.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class CompiledRegion:
         self._direct: Callable[[tuple[Any, ...]], Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        """The function's result, for inputs of the sizes, types and strides of the first call."""
+        """Return the function's result, for inputs of the sizes, types and strides of the first call."""
         inputs = _distinct(inputs)
         if self._direct is not None:
             result = self._direct(inputs)
@@ -158,7 +158,7 @@ class CompiledRegion:
     def _past_the_wrappers(
         self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """What calls the generated code itself, and gives None where something has changed; None if there is no way."""
+        """Return a direct call of the generated code, which returns None after changes; None if it is not possible."""
         (args, versions), (code, given, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
@@ -197,13 +197,13 @@ class CompiledRegion:
         return direct
 
     def _values_unchanged(self, inputs: tuple[Any, ...]) -> Callable[[tuple[Any, ...]], bool] | None:
-        """The compiler's own guards of the code that is valid for these inputs; None if they cannot be reached."""
+        """Return the compiler's own guards of the code that is valid for these inputs; None if they are hidden."""
         try:
             from torch._dynamo.eval_frame import _debug_get_cache_entry_list as entries_of
 
             code, closure = self._function.__code__, self._function.__closure__ or ()
             local = dict(zip(code.co_freevars, (cell.cell_contents for cell in closure), strict=True))
-            name = code.co_varnames[0]  # of the tuple of arguments
+            name = code.co_varnames[0]  # name of the tuple of arguments
             checks = [entry.guard_manager.check for entry in entries_of(code)]
             check = next(check for check in checks if check({**local, name: inputs}))
         except (ImportError, AttributeError, StopIteration):
@@ -212,18 +212,18 @@ class CompiledRegion:
 
 
 class _Watch:
-    """TorchInductor as a backend, watched before and after AOTAutograd.
+    """TorchInductor as a backend, with a recording of its arguments before and after AOTAutograd.
 
-    It knows nothing of the region: the compiler keeps it for as long as the region's code object lives.
+    It holds no reference to the region, because the compiler keeps it as long as the region's code object lives.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: Arguments and their versions as the compiler's frame passes them; code, arguments and results behind.
+        #: Arguments and their versions before AOTAutograd; then code, arguments and results after it.
         self.seen: list[tuple[Any, ...]] = []
 
     def backend(self, graph: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
-        """What `torch.compile` calls with a graph."""
+        """Compile a graph for `torch.compile`."""
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
         from torch._inductor.decomposition import select_decomp_table
 
@@ -243,10 +243,10 @@ class _Watch:
         _tell(f"compiling {self._name}, which takes about half a minute, less if that was done here before")
         start = time.perf_counter()
         aten = torch.ops.aten
-        with torch._functorch.config.patch(enable_autograd_cache=False):  # what it holds cannot be watched
+        with torch._functorch.config.patch(enable_autograd_cache=False):  # cached code cannot be recorded
             compiled: Any = compile_fx(
                 graph, example_inputs, inner_compile,
-                # Whoever calls it knows the sizes; random numbers are those of PyTorch's own stream.
+                # The caller checks the sizes; random numbers are those of PyTorch's own stream.
                 config_patches={"cpp_wrapper": True, "size_asserts": False, "fallback_random": True},
                 decompositions={**select_decomp_table(), aten.addmm.default: _addmm, aten.mm.default: _mm},
             )  # fmt: skip
@@ -260,7 +260,7 @@ class _Watch:
 
 
 class _Places:
-    """Where a region's tensors, and the modules and functions on the way to them, were found.
+    """Dict entries where a region's tensors, and the modules and functions leading to them, were found.
 
     Args:
         holders: Dicts that hold them.
@@ -275,7 +275,7 @@ class _Places:
             for name, value in holder.items()
             if id(value) in wanted or isinstance(value, _COMPARED)
         ]
-        #: Whether every tensor has been found.
+        #: True if every tensor has been found.
         self.complete = wanted <= {id(value) for _, _, value in found}
         self._holders, self._names, self._values = [[place[i] for place in found] for i in range(3)]
         modules = [value for value in self._values if isinstance(value, nn.Module)]
@@ -286,7 +286,7 @@ class _Places:
         self._pointers = [tensor.data_ptr() for tensor in tensors]
 
     def hold(self) -> bool:
-        """Whether everything is still there, and of the same form."""
+        """Return True if everything is still in its place and has the same form."""
         if any(self._no_hooks) or not all(map(operator.is_, map(_get, self._holders, self._names), self._values)):
             return False
         if [*map(Tensor.data_ptr, self._tensors)] != self._pointers:
@@ -303,17 +303,17 @@ def _tell(text: str) -> None:
 
 
 _get: Callable[[Any, Any], Any] = dict.get
-#: What lies on the way to tensors, or makes something else of them.
+#: Types of values that lead to tensors or are applied to them.
 _COMPARED = (nn.Module, types.FunctionType, types.BuiltinFunctionType)
 
 
 def _version(value: Any) -> int | None:
-    """How often a tensor has been written to, None if nobody counts."""
+    """Return the number of in-place writes to a tensor, None if they are not counted."""
     return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The inputs, none of which is another one: a compiler takes what was one tensor at first for one for ever."""
+    """Clone inputs that are the same object as an earlier one; compiled code would treat them as one tensor forever."""
     if len({*map(id, inputs)}) == len(inputs):
         return inputs
     return tuple(
@@ -323,7 +323,7 @@ def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]], Any]:
-    """What puts a list of outputs into the form of a result, given the number of each of its tensors by `id`."""
+    """Return a function from a list of outputs to the result's form, given each tensor's output number by `id`."""
     if isinstance(result, Tensor):
         return operator.itemgetter(numbers[id(result)])
     if isinstance(result, Mapping):
@@ -334,7 +334,7 @@ def _builder(result: Any, numbers: Mapping[int, int]) -> Callable[[Sequence[Any]
 
 
 def _mm(left: Tensor, right: Tensor) -> Any:
-    """A small product as a sum, which becomes part of the code around it; a library's call would take longer."""
+    """Compute a small product as a sum, which becomes part of the surrounding code; a library call would be slower."""
     size = left.shape[0] * left.shape[1] * right.shape[1]
     if left.device.type != "cpu" or not left.is_floating_point() or size > SMALL_PRODUCT:
         return NotImplemented
@@ -342,9 +342,9 @@ def _mm(left: Tensor, right: Tensor) -> Any:
 
 
 def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
-    """A product whose bias is added by the code that follows it, where it costs nothing.
+    """Compute a product and add its bias in the code that follows, at no cost.
 
-    It is written as a difference: out of a product and a sum the compiler would make one library call again.
+    It is written as a difference, because the compiler would merge a product and a sum into one library call again.
     """
     if beta != 1 or alpha != 1 or bias.device.type != "cpu" or not bias.is_floating_point():
         return NotImplemented
@@ -352,9 +352,9 @@ def _addmm(bias: Tensor, left: Tensor, right: Tensor, *, beta: float = 1, alpha:
 
 
 def _with_own_code(function: Any) -> Any:
-    """The same function with a code object of its own, since the compiler keeps and counts what it made by code object.
+    """Return the function with a code object of its own, because the compiler caches and counts by code object.
 
-    Regions of several agents would otherwise be taken for recompilations of one, of which only a few are allowed.
+    Otherwise regions of several agents would count as recompilations of one, of which only a few are allowed.
     """
     code = function.__code__.replace(co_name=f"region_{next(_NUMBER)}")
     return types.FunctionType(code, function.__globals__, code.co_name, function.__defaults__, function.__closure__)

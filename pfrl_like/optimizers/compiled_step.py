@@ -1,7 +1,7 @@
-"""A whole update as one compiled region: forward, backward, check, clip and descent, for small networks on a CPU.
+"""A whole update as one compiled region for small networks on a CPU: forward, backward, check, clip and step.
 
-The region holds the user's modules as they are; the gradient is asked for with `torch.autograd.grad` and the optimiser
-is written as tensor mathematics, since a compiled region breaks at `backward()` and `Optimizer.step()`.
+The region uses the user's modules unchanged. Gradients are computed with `torch.autograd.grad` and the optimiser's step
+is written as tensor operations, because a compiled region breaks at `backward()` and `Optimizer.step()`.
 """
 
 import dataclasses
@@ -26,7 +26,7 @@ Descent = Callable[[Tensor, Tensor, State, Tensor, Mapping[str, Any]], Result]
 
 
 def adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Adam (arXiv:1412.6980, algorithm 1) with L2 regularisation in the gradient, AMSGrad on request."""
+    """Adam (arXiv:1412.6980, algorithm 1) with L2 regularisation in the gradient and optional AMSGrad."""
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
     return _adam(param, grad, state, lr, group)
@@ -45,7 +45,7 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
     new = {"step": step, "exp_avg": mean, "exp_avg_sq": square}
     if group["amsgrad"]:
         square = new["max_exp_avg_sq"] = torch.maximum(state["max_exp_avg_sq"], square)
-    # A stack has to be written to memory; from two separate numbers a compiler would compute the powers anew for every
+    # A stack has to be written to memory; with two separate numbers a compiler would recompute the powers for every
     # element of the parameter.
     count = step.to(lr.device)
     correction1, correction2 = torch.stack([lr / (1 - beta1**count), (1 - beta2**count).rsqrt()]).unbind()
@@ -53,7 +53,7 @@ def _adam(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[
 
 
 def rmsprop(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """RMSprop (Hinton 2012, lecture 6), centred (arXiv:1308.0850, eq. 40) and with momentum on request."""
+    """RMSprop (Hinton 2012, lecture 6), optionally centred (arXiv:1308.0850, eq. 40) and with momentum."""
     return _rmsprop(param, grad, state, lr, group, lambda variance, eps: variance.sqrt() + eps)
 
 
@@ -81,7 +81,7 @@ def _rmsprop(
 
 
 def sgd(param: Tensor, grad: Tensor, state: State, lr: Tensor, group: Mapping[str, Any]) -> Result:
-    """Stochastic gradient descent, with (Nesterov's) momentum on request."""
+    """Stochastic gradient descent, optionally with (Nesterov's) momentum."""
     if group["weight_decay"]:
         grad = grad + group["weight_decay"] * param
     momentum = group["momentum"]
@@ -101,32 +101,33 @@ DESCENTS: dict[type[Optimizer], Descent] = {
 }
 
 
-#: Descends on a loss with the optimiser of this name.
+#: Makes a gradient step on a loss with the optimiser of this name.
 Step = Callable[[str, Tensor], None]
 Learn = Callable[..., tuple[Tensor, dict[str, Tensor]]]
 _NOBODY = types.SimpleNamespace()
-#: Fields that the host keeps for itself.
+#: Fields that stay on the host.
 HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Learns from batches as a function does that descends on one loss after the other, within float error.
+    """Learns from batches as an uncompiled function does that minimises one loss after the other, within float error.
 
-    Each choice of further arguments begins with an ordinary update, since that makes the optimisers' state; the second
-    one compiles, which takes some 30 seconds, or 5 when the compiler's cache on disk knows the region. Another batch
-    size, other hyperparameters of an optimiser than the learning rate, and parameters that are added, frozen or set
-    free compile again.
+    The first update for each choice of further arguments runs uncompiled, because it creates the optimisers' state. The
+    second one compiles, which takes about 30 seconds, or 5 if the compiler's cache on disk has the region. The step is
+    compiled again for another batch size, other hyperparameters of an optimiser than the learning rate, and parameters
+    that are added, frozen or unfrozen.
 
     Args:
-        learn: Called as (batch, step, ...); it descends by `step(name of the optimiser, loss)` and returns the TD
-            errors and statistics, a "loss" among them.
+        learn: Called as (batch, step, ...). It makes gradient steps by `step(name of the optimiser, loss)` and returns
+            the TD errors and statistics, including "loss".
         optimizers: Adam, AdamW, RMSprop or SGD of torch, by name.
-        max_grad_norm: Largest L2 norm of the whole gradient of each, None for no clipping.
+        max_grad_norm: Largest L2 norm of the gradient of each optimiser; None for no clipping.
 
     Raises:
-        TypeError: If an optimiser is another one.
-        NonFiniteError: When called with a batch that gives a loss or gradient that is NaN or infinite; neither this
-            descent nor a later one was made, and of several optimisers it says which one's it was and what was made.
+        TypeError: If an optimiser is of another class.
+        NonFiniteError: When called with a batch whose loss or gradient is NaN or infinite. Neither this step nor a
+            later one of the update was made. With several optimisers the error names the one concerned and the steps
+            that were made.
     """
 
     def __init__(self, learn: Learn, optimizers: Mapping[str, Optimizer], max_grad_norm: float | None = None) -> None:
@@ -136,21 +137,21 @@ class CompiledStep:
         self._trained = {name: _Trained(optimizer) for name, optimizer in optimizers.items()}
         several = len(optimizers) > 1
         self._eager = {name: GradientStep(each, max_grad_norm, several) for name, each in optimizers.items()}
-        #: A number that the losses of all updates since it was 0 have gone into, in order.
+        #: Hash of the losses of all updates since it was 0, in order.
         self.trail = 0
         self._flushes = flushes_denormals()
         self._regions: dict[Any, Callable[..., Any]] = {}
-        self._used: dict[Any, list[_Trained]] = {}  # the optimisers that descend, for each choice
-        self._made: dict[Any, list[str]] = {}  # their steps, in order
+        self._used: dict[Any, list[_Trained]] = {}  # the optimisers that make steps, for each choice
+        self._made: dict[Any, list[str]] = {}  # names of the optimisers of the steps, in order
 
     def __getstate__(self) -> dict[str, Any]:
         return {"learn": self.learn, "optimizers": self.optimizers, "max_grad_norm": self.max_grad_norm}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        CompiledStep.__init__(self, **state)  # a copy compiles a region of its own parameters
+        CompiledStep.__init__(self, **state)  # a copy compiles its own region
 
     def __call__(self, batch: Batch, *choice: Any) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once; returns the TD errors and the statistics."""
+        """Learn once; return the TD errors and the statistics."""
         used = self._used.get(choice)
         if used is None:
             return self._learn_as_it_is(batch, choice)
@@ -183,7 +184,7 @@ class CompiledStep:
             try:
                 step.settle()
             except NonFiniteError as error:
-                error.skipped = 0  # it was this update
+                error.skipped = 0  # the step is part of this update
                 raise
             self.trail, step.trail = hash((self.trail, step.trail)), 0
         self._made[choice] = steps.made
@@ -204,7 +205,7 @@ class CompiledStep:
 
         def region(*tensors: Any) -> tuple[Tensor, dict[str, Tensor], Tensor, Tensor]:
             losses: list[Tensor] = []
-            finite: list[Tensor] = []  # whether everything was, after each loss and after each gradient
+            finite: list[Tensor] = []  # True while all numbers are finite, after each loss and after each gradient
 
             def step(name: str, loss: Tensor) -> None:
                 losses.append(loss.detach())
@@ -224,7 +225,7 @@ Row = tuple[Tensor, Mapping[str, Any], Tensor, dict[str, Any], Descent]
 
 
 def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
-    """The error of an update whose last `n_bad` losses and gradients, in turn, come after one that is not finite."""
+    """Return the error for an update in which the last `n_bad` checks, of loss and gradient in turn, have failed."""
     first, is_gradient = divmod(2 * len(made) - n_bad, 2)
     name = "gradient" if is_gradient else "loss"
     whose, others = (f"{made[first]}: ", others_were(made[:first])) if several else ("", "")
@@ -234,7 +235,7 @@ def _refusal(made: Sequence[str], n_bad: int, several: bool) -> NonFiniteError:
 def _descend(
     rows: Sequence[Row], loss: Tensor, grads: Sequence[Tensor], max_norm: float | None, so_far: Sequence[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Move parameters and optimiser state if all is finite, and has been so far; returns both for loss and gradient."""
+    """Update parameters and optimiser state if all numbers so far are finite; return the two checks."""
     norm = torch.stack([(grad * grad).sum() for grad in grads]).sum().sqrt()
     loss_finite = torch.isfinite(loss) & so_far[-1] if so_far else torch.isfinite(loss)
     finite = loss_finite & torch.isfinite(norm)
@@ -250,7 +251,7 @@ def _descend(
 
 
 class _Trained:
-    """What regions hold of an optimiser: its parameters, their state, and the learning rates as tensors."""
+    """The parts of an optimiser that a region uses: parameters, their state, and the learning rates as tensors."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         if type(optimizer) not in DESCENTS:
@@ -261,14 +262,14 @@ class _Trained:
             )
         self.optimizer = optimizer
         self._descent = DESCENTS[type(optimizer)]
-        # Takes the hyperparameters that are constants of a region out of a parameter group.
+        # Extracts from a parameter group the hyperparameters that are constants of a region.
         self._constants_of = operator.itemgetter(*sorted(set(optimizer.param_groups[0]) - {"params", "lr"}))
-        self._begun: set[Tensor] = set()  # parameters that have seen a step: an optimiser may keep no state at all
+        self._begun: set[Tensor] = set()  # parameters after their first step; an optimiser may keep no state at all
         self._seen: tuple[Any, int, Any, int] = (None, 0, None, 0)
         self.look()
 
     def has_changed(self) -> bool:
-        """Whether parameters or state are others than when they were looked at."""
+        """Return True if parameters or state have changed since `look`."""
         optimizer, (state, n_states, groups, n_groups) = self.optimizer, self._seen
         return (
             state is not optimizer.state  # load_state_dict puts new objects there
@@ -280,7 +281,7 @@ class _Trained:
         )
 
     def look(self) -> None:
-        """Find out what there is."""
+        """Record the current parameters and state."""
         state, groups = self.optimizer.state, self.optimizer.param_groups
         if len(state) < self._seen[1]:
             self._begun = set()
@@ -288,28 +289,28 @@ class _Trained:
         params = [param for group in groups for param in group["params"]]
         self._params = [param for param in params if param.requires_grad]
         self._frozen = [param for param in params if not param.requires_grad]
-        #: Parameters whose state an ordinary step has to make.
+        #: Parameters whose state an uncompiled step has to make.
         self.new = {param for param in self._params if not state.get(param)} - self._begun
         self._lrs = [torch.zeros((), device=params[0].device) for _ in groups]
 
     def begin(self) -> None:
-        """Take note of an ordinary step, which may have made the state."""
+        """Record an uncompiled step, which may have made the state."""
         self._begun |= self.new
         self.new = set()
         state, _, *groups = self._seen
         self._seen = (state, len(state), *groups)
 
     def refresh_learning_rates(self) -> None:
-        """Read the learning rates."""
+        """Update the tensors with the current learning rates."""
         for lr, group in zip(self._lrs, self.optimizer.param_groups, strict=True):
             lr.fill_(group["lr"])
 
     def constants(self) -> tuple[Any, ...]:
-        """Hyperparameters that are constants of a region."""
+        """Return the hyperparameters that are constants of a region."""
         return tuple(map(self._constants_of, self.optimizer.param_groups))
 
     def rows(self) -> list[Row]:
-        """Of each parameter: itself, its state, the learning rate, the constants, the optimiser's equation."""
+        """Return for each parameter: itself, its state, the learning rate, the constants, the optimiser's equation."""
         rows: list[Row] = []
         for group, lr in zip(self.optimizer.param_groups, self._lrs, strict=True):
             constants = {name: value for name, value in group.items() if name not in ("params", "lr")}
@@ -320,13 +321,13 @@ class _Trained:
         return rows
 
     def holders(self) -> list[Mapping[Any, Any]]:
-        """Where the state's tensors and the learning rates are found."""
+        """Return the dicts that hold the state's tensors and the learning rates."""
         states = [self.optimizer.state[param] for param in self._params if param in self.optimizer.state]
         return [*states, dict(enumerate(self._lrs))]
 
 
 def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
-    """Names and values of the fields that a batch has."""
+    """Return names and values of the fields that a batch has."""
     values = _ALL_FIELDS(batch)
     names = tuple(name for name, value in zip(_FIELDS, values, strict=True) if value is not None)
     return names, [value for value in values if value is not None]
@@ -334,6 +335,6 @@ def _present(batch: Batch) -> tuple[tuple[str, ...], list[Any]]:
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _FIELDS = tuple(field.name for field in dataclasses.fields(Batch) if field.name not in HOST_FIELDS)
-#: Fields that a batch cannot be made without, even where it has none.
+#: Fields that `Batch` requires even if they are None.
 _ABSENT = {field.name: None for field in dataclasses.fields(Batch) if field.default is dataclasses.MISSING}
 _ALL_FIELDS = operator.attrgetter(*_FIELDS)

@@ -1,8 +1,8 @@
-"""One descent on a loss: clear, backward, check, clip, step.
+"""One gradient step on a loss: clear, backward, check, clip, step.
 
-The step itself is PyTorch's fused kernel, called on cached lists of the user's own parameters and optimiser state
-where the optimiser is one whose step is known; it is `optimizer.step()` for every other one, and wherever the user
-has attached something to it (hooks, a closure, a tensor as learning rate).
+For known optimisers the step is PyTorch's fused kernel, called on cached lists of the user's own parameters and
+optimiser state. It is `optimizer.step()` for every other optimiser, and wherever the user has attached something to the
+optimiser (hooks, a closure, a tensor as learning rate).
 """
 
 import math
@@ -19,23 +19,23 @@ from pfrl_like.optimizers.rmsprop_eps_inside_sqrt import RMSpropEpsInsideSqrt, S
 
 
 def flushes_denormals() -> bool:
-    """Whether denormal numbers count as zero on this thread now, as the user may have chosen for the whole process."""
+    """Return True if denormal numbers count as zero on this thread, which the user may have set for the process."""
     return torch.full((), 1e-39).mul(1.0).item() == 0.0
 
 
-#: On a GPU the kernel itself skips a bad update; the host looks this seldom, so that it never waits.
+#: On a GPU the kernel itself skips a bad update; the host checks only every so many steps, so that it rarely waits.
 CHECK_INTERVAL = 100
 
-#: What `loss.backward()` ends up calling; what it checks before costs as much as the gradient of a small network.
+#: Final call of `loss.backward()`, whose preceding checks cost as much as the gradient of a small network.
 _run_backward = torch.autograd.Variable._execution_engine.run_backward
 
-#: Steps along gradients, which it first divides by a scalar, if there is one.
+#: Makes a step along gradients, which it first divides by a scalar, if there is one.
 Kernel = Callable[[list[Tensor], Tensor | None], None]
 
-#: Numbers of steps on the host, one for each parameter, and the same numbers on its GPU, less what was skipped there.
+#: Step counts on the host, one for each parameter, and the same counts on its GPU, less the steps skipped there.
 Counts = tuple[list[Tensor], list[Tensor]]
 
-#: Gradients of at most this many numbers are measured as one vector: copying them costs less than a call for each.
+#: Number of gradient values up to which the norm is computed on one copied vector, which is cheaper than many calls.
 FEW = 100_000
 
 
@@ -45,18 +45,19 @@ class GradientStep:
     Args:
         optimizer: The user's optimiser; learning rate and the like are read from its `param_groups` at every step.
         max_grad_norm: Largest L2 norm of the whole gradient, None for no clipping.
-        own_only: Compute gradients of this optimiser's parameters alone, where losses also depend on those of others.
-        copies: Parameters that losses are functions of, by the optimiser's parameter that each is a copy of: their
-            gradients move the optimiser's, they themselves stay. None: losses are functions of the optimiser's.
+        own_only: Compute gradients of this optimiser's parameters only, where losses depend on others as well.
+        copies: Copies of the optimiser's parameters that losses are computed with, by the parameter. The gradients of
+            the copies update the optimiser's parameters; the copies stay unchanged. None: losses are computed with the
+            optimiser's parameters.
 
     Attributes:
-        wrapper: What losses pass on their way to `backward`, such as a `DistributedDataParallel`; None for nothing.
-        trail: A number that all losses since it was 0 have gone into, in order; those of a GPU when it is waited for.
+        wrapper: Function that losses pass through before `backward`, such as a `DistributedDataParallel`, or None.
+        trail: Hash of all losses since it was 0, in order; losses on a GPU are included when the host waits for it.
 
     Raises:
         NonFiniteError: When called with a loss that is NaN or infinite or has such gradients; parameters and optimiser
-            state stay as they were. On a GPU it is raised up to 100 calls later, or by `settle`, the bad updates having
-            been skipped.
+            state stay unchanged. On a GPU bad updates are skipped, and the error is raised up to 100 calls later, or by
+            `settle`.
     """
 
     def __init__(
@@ -72,26 +73,26 @@ class GradientStep:
         self.copies = copies
         self.wrapper: Callable[[Tensor], Tensor] | None = None
         self.trail = 0
-        self._calls, self._losses = 0, list[Tensor]()  # since a GPU was waited for
+        self._calls, self._losses = 0, list[Tensor]()  # since the host last waited for the GPU
         self._device: torch.device | None = None
-        self._counts: list[Counts] = []  # of steps, one pair for each of the optimiser's groups
+        self._counts: list[Counts] = []  # of steps, a pair for each group of the optimiser
         self._flushes = flushes_denormals()
         self._prepare()
 
     def __getstate__(self) -> dict[str, Any]:
         names = ("optimizer", "max_grad_norm", "own_only", "copies")
-        return {name: getattr(self, name) for name in names}  # a copy caches its own parameters
+        return {name: getattr(self, name) for name in names}  # a copy rebuilds the cache with its own parameters
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         GradientStep.__init__(self, **state)
 
     def __call__(self, loss: Tensor, refused: Tensor | None = None) -> None:
-        """Descend on a loss.
+        """Make a gradient step on a loss.
 
         Args:
             loss: The loss, a scalar.
-            refused: On a GPU what the step before in the same update is told by (the property `refused`): where that
-                one was skipped, this one is, and is not counted again.
+            refused: On a GPU, the property `refused` of the previous step of the same update: if that step was skipped,
+                this one is skipped as well and is not counted again.
         """
         if self._calls == CHECK_INTERVAL:
             self.settle()
@@ -150,14 +151,14 @@ class GradientStep:
 
     @property
     def refused(self) -> Tensor | None:
-        """On a GPU 1 if the last step was skipped there and else 0, for which nobody has to wait; None on a CPU."""
+        """On a GPU 1 if the last step was skipped there and else 0, without waiting; None on a CPU."""
         return self.found_inf if self.on_gpu else None
 
     def settle(self) -> None:
-        """Wait until a GPU says how many steps it has skipped since it was asked last; nothing on a CPU.
+        """Wait for a GPU to report the number of steps skipped since the last report; does nothing on a CPU.
 
         Raises:
-            NonFiniteError: If there are some; `skipped` of the error is their number.
+            NonFiniteError: If there are any; `skipped` of the error is their number.
         """
         calls, self._calls = self._calls, 0
         if self._losses:
@@ -196,7 +197,7 @@ class GradientStep:
         self._prepare()  # the first step of an optimiser makes its state
 
     def _count_without_skipped(self) -> None:
-        """Take the steps that a GPU has skipped out of the counts that the user's optimiser keeps on the host."""
+        """Subtract the steps that a GPU has skipped from the counts that the user's optimiser keeps on the host."""
         for counts, on_gpu in self._counts:
             skipped = counts[0] - on_gpu[0].cpu()
             for count in counts if skipped else ():
@@ -255,8 +256,8 @@ def _refusal(loss: float) -> NonFiniteError:
 
 
 def _is_plain(optimizer: Optimizer) -> bool:
-    """Whether nothing of the user's would be missed if `optimizer.step` were not called."""
-    step = optimizer.__dict__.get("step")  # a learning-rate scheduler puts a wrapper there, which only counts
+    """Return True if `optimizer.step` has no hooks or replacement of the user's, so that it need not be called."""
+    step = optimizer.__dict__.get("step")  # a learning-rate scheduler sets a wrapper, which only counts
     return (step is None or hasattr(step, "_wrapped_by_lr_sched")) and not (
         optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
     )
@@ -301,7 +302,7 @@ def _adam_kernel(
         if are_on_gpu:
             torch._foreach_add_(steps, 1)
         for count in on_host:
-            count += 1  # in the user's own tensor, at a tenth of the price of a kernel
+            count += 1  # in the user's own tensor, at a tenth of the cost of a kernel
         fused(
             params, grads, exp_avgs, exp_avg_sqs, maxima, steps,
             lr=group["lr"], beta1=beta1, beta2=beta2, weight_decay=group["weight_decay"], eps=group["eps"],
@@ -309,7 +310,7 @@ def _adam_kernel(
         )  # fmt: skip
         if found_inf is not None:
             torch._foreach_sub_(steps, [found_inf] * len(steps))
-        optimizer._opt_called = True  # type: ignore[attr-defined]  # what learning-rate schedulers look for
+        optimizer._opt_called = True  # type: ignore[attr-defined]  # read by learning-rate schedulers
 
     return kernel
 
@@ -343,7 +344,7 @@ def _rmsprop_kernel(
     found_inf: Tensor | None,
     counts: list[Counts],
 ) -> Kernel | None:
-    """What RMSprop with epsilon inside the root does, past the wrappers of `Optimizer.step`."""
+    """RMSprop with epsilon inside the root, without the wrappers of `Optimizer.step`."""
     if found_inf is not None or not all(optimizer.state.get(param) for param in params):
         return None
 
@@ -366,21 +367,22 @@ _KERNELS: dict[type[Optimizer], Callable[..., Kernel | None]] = {
 
 
 class StepsOfUpdate:
-    """Descends on one loss after the other.
+    """Makes gradient steps on one loss after the other.
 
     Args:
-        gradient_steps: By the name of the optimiser.
+        gradient_steps: Gradient steps by the name of the optimiser.
 
     Raises:
-        ValueError: When called with a name that none of them has.
-        NonFiniteError: When called with a loss that a `GradientStep` refuses; of several optimisers it says which one
-            made no step, and which ones had made theirs. A GPU skips all steps after a bad one, and tells later.
+        ValueError: When called with an unknown name.
+        NonFiniteError: When called with a loss that a `GradientStep` rejects. With several optimisers the error names
+            the one that made no step, and those that made theirs. A GPU skips all steps after a bad one and reports
+            it later.
     """
 
     def __init__(self, gradient_steps: Mapping[str, GradientStep]) -> None:
         self.gradient_steps = gradient_steps
         self.made: list[str] = []  # names of the optimisers, in order
-        #: On a GPU 1 if one of the steps so far was skipped there and else 0; None on a CPU.
+        #: On a GPU 1 if one of the steps so far was skipped there, and else 0; None on a CPU.
         self.refused: Tensor | None = None
 
     def __call__(self, optimizer: str, loss: Tensor) -> None:
@@ -392,7 +394,7 @@ class StepsOfUpdate:
         except NonFiniteError as error:
             if len(self.gradient_steps) == 1:
                 raise
-            # On a GPU it is not this step alone, and it is not known what was made.
+            # On a GPU the error is not about this step alone, and the steps that were made are not known.
             others = "" if step.on_gpu else others_were(self.made)
             raise NonFiniteError(error.name, f"{optimizer}: {error}{others}", skipped=error.skipped) from None
         self.made.append(optimizer)
@@ -400,5 +402,5 @@ class StepsOfUpdate:
 
 
 def others_were(made: Sequence[str]) -> str:
-    """What is said, after a step that was not made, of the steps before it."""
+    """Return the part of an error message about the steps made before a rejected one."""
     return f"; those of {' and '.join(made)} before it were" if made else ", nor was any other"

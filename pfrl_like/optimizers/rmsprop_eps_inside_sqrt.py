@@ -21,9 +21,9 @@ class RMSpropEpsInsideSqrt(RMSprop):
         alpha: Decay of the running means, in [0, 1).
         eps: Added to the variance.
         weight_decay: Factor of L2 regularisation.
-        momentum: Factor of the step before.
-        centered: Take the squared running mean of the gradient off its mean square.
-        maximize: Ascend.
+        momentum: Factor of the previous step.
+        centered: Use the variance of the gradient: its mean square minus its squared running mean.
+        maximize: Maximise the objective instead of minimising it.
 
     Raises:
         ValueError: On negative numbers.
@@ -45,13 +45,13 @@ class RMSpropEpsInsideSqrt(RMSprop):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Move the parameters that have a gradient.
+        """Update the parameters that have a gradient.
 
         Args:
-            closure: Computes the loss anew, if given.
+            closure: Recomputes the loss, if given.
 
         Returns:
-            What the closure gave.
+            The result of the closure.
         """
         loss = None
         if closure is not None:
@@ -65,7 +65,7 @@ class RMSpropEpsInsideSqrt(RMSprop):
 
     @torch.no_grad()
     def move(self, params: list[Tensor], grads: list[Tensor], group: dict[str, Any]) -> None:
-        """Move parameters of a group along these gradients."""
+        """Update parameters of a group with these gradients."""
         names = (
             ["step", "square_avg"] + ["momentum_buffer"] * (group["momentum"] > 0) + ["grad_avg"] * group["centered"]
         )
@@ -96,19 +96,19 @@ class RMSpropEpsInsideSqrt(RMSprop):
             torch._foreach_addcdiv_(params, grads, roots, -group["lr"])
 
 
-#: What an optimiser's own tensors are before the first step, where that is not what a step without gradient leaves.
+#: Initial values of an optimiser's tensors, where a step with zero gradients does not leave them unchanged.
 _AT_FIRST = {"step": 0.0, "mu_product": 1.0}
 
 
 def share_state(optimizer: Optimizer) -> None:
-    """Move the state of an optimiser into shared memory, so that copies of it in other processes go on with the same.
+    """Move the state of an optimiser into shared memory, so that copies of it in other processes share the state.
 
-    State that the first step would make is made now: running means of zero, counts of zero. Learning rates and the
-    like are no state; each process keeps its own. An SGD with momentum and dampening takes its first step with the
-    dampening, which it leaves out where it makes its state in that step.
+    State that the first step would create is created now: running means of zero, counts of zero. Learning rates and
+    other hyperparameters are not state; each process keeps its own. Torch's SGD with momentum applies no dampening in
+    the step that creates its state; here its first step does.
 
     Args:
-        optimizer: Any optimiser; of one whose `step` needs a closure only the state that it has is shared.
+        optimizer: Any optimiser; if its `step` needs a closure, only existing state is shared.
     """
     make_state(optimizer)
     for state in optimizer.state.values():
@@ -118,12 +118,12 @@ def share_state(optimizer: Optimizer) -> None:
 
 
 def make_state(optimizer: Optimizer) -> None:
-    """Make the state that the first step of an optimiser would make; its parameters stay as they are."""
+    """Create the state that the first step of an optimiser would create; its parameters stay unchanged."""
     params = [param for group in optimizer.param_groups for param in group["params"]]
     new = [param for param in params if param.requires_grad and not optimizer.state.get(param)]
     if not new:
         return
-    trial = copy.deepcopy(optimizer)  # whose parameters are copies, too
+    trial = copy.deepcopy(optimizer)  # with copies of the parameters
     for group in trial.param_groups:
         for name in {"weight_decay", "weight_decay_rate"} & group.keys():
             group[name] = 0
@@ -143,9 +143,9 @@ def make_state(optimizer: Optimizer) -> None:
 
 
 class SharedRMSpropEpsInsideSqrt(RMSpropEpsInsideSqrt):
-    """`RMSpropEpsInsideSqrt` whose state exists, in shared memory, from the beginning; arguments as there.
+    """`RMSpropEpsInsideSqrt` whose state is in shared memory from the start, with the same arguments.
 
-    PFRL's name for what `train_agent_async` does with the state of any optimiser.
+    PFRL's name. It is not needed here, because `train_agent_async` shares the state of any optimiser.
     """
 
     def __init__(self, *args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""Scalers: preprocessing that belongs to a policy and is exported with it."""
+"""Scalers: preprocessing that is part of a policy and is exported with it."""
 
 from pfrl_like.preprocessing.scaler import Scaler
 from pfrl_like.preprocessing.scalers import (

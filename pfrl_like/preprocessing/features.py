@@ -1,4 +1,4 @@
-"""`FeatureExtractor`: what a network takes in, of observations one by one as of whole minibatches."""
+"""`FeatureExtractor`: the network's input, from lists of observations or from whole minibatches."""
 
 import contextlib
 import copy
@@ -16,17 +16,17 @@ from pfrl_like.utils.batch_states import Phi, batch_states
 
 
 class FeatureExtractor:
-    """Gives an agent the network's input, from single observations as from whole minibatches.
+    """Computes the network's input, from single observations and from whole minibatches.
 
-    A `phi` is written for one observation. It is applied to a whole stack at once only after a trial has shown that
-    this makes no difference: on a stack with at least two different rows it gave the same values, dtype and shape
-    twice row by row and once on the whole, and so it did on more rows, made of these, that differ in size and sign, so
-    that whatever looks at the stack as a whole is found out. The trial is made once, on a copy of `phi` if it is an
-    object with a state, and draws no random number from the run.
+    A `phi` is written for one observation. It is applied to a whole stack only after a trial has shown that this makes
+    no difference. In the trial, `phi` is applied twice row by row and once to the whole stack, which has at least two
+    different rows; values, dtype and shape have to be equal. The trial is repeated on more rows, made from these with
+    different sizes and signs, so that functions of the whole stack are detected. It is made once, on a copy of `phi` if
+    that is an object with state, and advances no random stream of the run.
 
     Args:
         phi: Feature extractor of one observation; None for the observation itself.
-        batch_states_function: Called as (list of observations, device, phi). One of the user's own always gets the
+        batch_states_function: Called as (list of observations, device, phi). A function of the user's always gets the
             list, because nothing is known about it.
     """
 
@@ -34,16 +34,16 @@ class FeatureExtractor:
         self.phi: Phi = identity if phi is None else phi
         self.batch_states = getattr(batch_states_function, "batch_states", batch_states_function)
         self._uses_stacks = self.batch_states is batch_states
-        #: Whether features are the observations as they are, so that minibatches need no work.
+        #: True if features are the observations themselves, so that minibatches need no work.
         self.is_identity = self._uses_stacks and _does_nothing(self.phi)
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
 
     def __call__(self, obs: Any, device: torch.device | str) -> Any:
-        """Features of the observations that an agent has to act on.
+        """Return features of the observations that an agent has to act on.
 
         Args:
-            obs: List or tuple of k observations, or their stack: an array or tensor [k, ...], or a dict of such.
-            device: Where the features go.
+            obs: List or tuple of k observations, or their stack: an array or tensor [k, ...], or a dict of these.
+            device: Device of the features.
 
         Returns:
             Tensors [k, ...], nested like one feature.
@@ -53,12 +53,12 @@ class FeatureExtractor:
         return self._of_stack(_copy(obs), device)
 
     def on_batch(self, obs: Any, device: torch.device | str) -> Any:
-        """Features of a field of a `Batch`.
+        """Return features of a field of a `Batch`.
 
         Args:
             obs: Tensors [N, ...] (lists or arrays where they are objects), nested like one observation. Unless
-                `is_identity`, they are best left on the host, which is where `phi` works.
-            device: Where the features go.
+                `is_identity`, leave them on the CPU, where `phi` is applied.
+            device: Device of the features.
         """
         if self.is_identity:
             return map_nested(lambda leaf: leaf.to(device), obs)
@@ -73,22 +73,22 @@ class FeatureExtractor:
 
 
 def identity(obs: Any) -> Any:
-    """The feature extractor that does nothing."""
+    """Return the observation unchanged."""
     return obs
 
 
 def _does_nothing(phi: Phi) -> bool:
-    """Whether `phi` is written as `lambda x: x`, under whatever names."""
+    """Return True if `phi` has the code of `lambda x: x`, whatever its names."""
     code, own = getattr(phi, "__code__", None), identity.__code__
     return code is not None and (code.co_code, code.co_argcount) == (own.co_code, own.co_argcount)
 
 
 def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
-    """Whether `phi` gives for stacks what it gives twice for each row; tried on copies, without a trace."""
+    """Return True if `phi` gives the same for stacks as for each row; tried on copies, without side effects."""
     with isolated_rng(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with contextlib.suppress(Exception):
-            phi = copy.deepcopy(phi)  # an object may count its calls or keep running means
+            phi = copy.deepcopy(phi)  # an object may count its calls or have running means
             return _agrees(phi, stack) is True and all(
                 _agrees(phi, other) is not False for other in varied_stacks(stack)
             )
@@ -96,7 +96,7 @@ def _agrees_on_stack(phi: Phi, stack: Any) -> bool:
 
 
 def _agrees(phi: Phi, stack: Any) -> bool | None:
-    """The same for one stack; None if `phi` does not take one of its rows."""
+    """Make the comparison for one stack; return None if `phi` rejects one of its rows."""
     try:
         first, second = (
             fingerprint(batch_states(rows_of_stack(_copy(stack)), torch.device("cpu"), phi)) for _ in range(2)
@@ -110,9 +110,10 @@ def _agrees(phi: Phi, stack: Any) -> bool | None:
 
 
 def varied_stacks(stack: Any) -> Iterator[Any]:
-    """Stacks of another number of rows, in another order, which differ in scale and offset.
+    """Yield stacks of more rows, in another order, with different scales and offsets.
 
-    The numbers of the first lie within the range of those given, as a `phi` may demand; those of the second do not.
+    The numbers of the first stack lie within the range of the given ones, which a `phi` may require; those of the
+    second do not.
     """
 
     def vary(function: Callable[[Any, Any], Any]) -> Any:
@@ -130,12 +131,12 @@ def varied_stacks(stack: Any) -> Iterator[Any]:
 
 
 def _shrunk(rows: Any, i: Any) -> Any:
-    """Rows moved towards the least number, each by another share of the way."""
+    """Move rows towards the least number, each by another fraction of the distance."""
     return rows & (i % 2 == 0) if rows.dtype == bool else rows.min() + (rows - rows.min()) * ((i + 1) / len(rows))
 
 
 def _far_apart(rows: Any, i: Any) -> Any:
-    """Rows of both signs and of sizes from 1e-3 to 1e3; integers wrap around, so that they stay in range."""
+    """Scale rows to both signs and to sizes from 1e-3 to 1e3; integers wrap around, so that they stay in range."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i
     return rows ^ (i % 2 == 0) if rows.dtype == bool else rows + i.astype(rows.dtype)
@@ -147,7 +148,7 @@ def _rows_differ(stack: Any) -> bool:
 
 
 def fingerprint(nested: Any) -> Any:
-    """The same nesting with dtype, shape and bytes of each leaf, to be compared."""
+    """Return dtype, shape and bytes of each leaf in the same nesting, for comparisons."""
 
     def of_leaf(leaf: Any) -> Any:
         array = np.asarray(leaf)
@@ -161,7 +162,7 @@ def _copy(nested: Any) -> Any:
 
 
 def rows_of_stack(stack: Any) -> list[Any]:
-    """The single observations of a stack."""
+    """Return the single observations of a stack."""
     return [_row(stack, i) for i in range(len(first_leaf(stack)))]
 
 
@@ -170,7 +171,7 @@ def _row(stack: Any, i: int) -> Any:
 
 
 def _as_arrays(stack: Any) -> Any:
-    """Arrays in place of tensors, and of lists, which hold objects that are no arrays."""
+    """Convert tensors to arrays, and lists, which hold objects, to object arrays."""
     if isinstance(stack, Mapping):
         return {key: _as_arrays(part) for key, part in stack.items()}
     if isinstance(stack, tuple):
@@ -178,13 +179,13 @@ def _as_arrays(stack: Any) -> Any:
     if isinstance(stack, list):
         objects = np.empty(len(stack), object)
         for i, value in enumerate(stack):
-            objects[i] = value  # all at once, NumPy would look inside
+            objects[i] = value  # NumPy would convert the values' contents if all were assigned at once
         return objects
     return stack.detach().cpu().numpy() if isinstance(stack, Tensor) else np.asarray(stack)
 
 
 def _holds_objects(stack: Any) -> bool:
-    """Whether a part is no stack of numbers, so that `phi` can only be applied to one row after the other."""
+    """Return True if a part is not a stack of numbers, so that `phi` can only be applied row by row."""
     if isinstance(stack, Mapping | tuple):
         return any(map(_holds_objects, stack.values() if isinstance(stack, Mapping) else stack))
     return bool(np.asarray(stack).dtype == object)

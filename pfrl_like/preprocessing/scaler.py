@@ -1,4 +1,4 @@
-"""The interface of scalers, those that shift and divide, and the extremes and moments of episodes."""
+"""The interface of scalers, affine scalers, and the extremes and moments of episodes."""
 
 import math
 from abc import abstractmethod
@@ -20,8 +20,8 @@ Array = NDArray[np.float64]
 class Scaler(Configurable):
     """An invertible map of observations, actions or rewards, made of torch operations.
 
-    It can be traced, compiled and exported as a part of a policy. `column` names the array of an episode that it is
-    fitted to.
+    It can be traced, compiled and exported as a part of a policy. `column` is the name of the array of an episode that
+    it is fitted to.
     """
 
     column: ClassVar[str] = "observations"
@@ -29,11 +29,11 @@ class Scaler(Configurable):
     @property
     @abstractmethod
     def fitted(self) -> bool:
-        """Whether it can transform yet."""
+        """True if the scaler can transform."""
 
     @abstractmethod
     def fit(self, episodes: Any) -> Self:
-        """Take the statistics of data.
+        """Compute the statistics of data.
 
         Args:
             episodes: Episodes, a dataset, or an array of rows [N, ...].
@@ -42,7 +42,7 @@ class Scaler(Configurable):
             The scaler itself.
 
         Raises:
-            TypeError: On data that is none of these, or no numbers.
+            TypeError: On data of another type, or that are not numbers.
             ValueError: On data without rows, or with rows of different shapes.
             NonFiniteError: On NaN and infinity.
         """
@@ -56,7 +56,7 @@ class Scaler(Configurable):
                 may have several frames stacked along their channels.
 
         Returns:
-            Same shape, floating point.
+            Scaled values of the same shape, floating point.
 
         Raises:
             NotFittedError: If there are no statistics yet.
@@ -65,21 +65,21 @@ class Scaler(Configurable):
 
     @abstractmethod
     def reverse_transform(self, x: Tensor) -> Tensor:
-        """Undo `transform`; arguments, result and errors as there."""
+        """Invert `transform`, with the same arguments, result and errors."""
 
 
 class AffineScaler(Scaler):
-    """A scaler by x' = (x - offset) / width in each entry; where the width is 0, it counts as 1.
+    """A scaler by x' = (x - offset) / width in each entry; a width of 0 counts as 1.
 
-    The statistics are kept in float64 and used in the dtype of what is scaled. Where a subclass has another
-    `multiplier` than 1, x' is that many times as large.
+    The statistics are kept in float64 and used in the dtype of the values. If a subclass has another `multiplier` than
+    1, x' is multiplied by it.
 
     Args:
-        dataset: What to fit to; see `fit`.
-        **statistics: Arrays in its place, all of one shape; None for those that are not given.
+        dataset: Data to fit to; see `fit`.
+        **statistics: Arrays to use instead, all of one shape; None for those that are not given.
 
     Raises:
-        ValueError: If both or only some statistics are given, or these cannot be right.
+        ValueError: If data as well as statistics or only some statistics are given, or these contradict each other.
         NonFiniteError: On NaN and infinity.
     """
 
@@ -114,7 +114,7 @@ class AffineScaler(Scaler):
 
     @abstractmethod
     def _offset_and_width(self, *_: Any, **statistics: Any) -> tuple[Array, Array]:
-        """What to subtract and what to divide by.
+        """Return the numbers to subtract and the numbers to divide by.
 
         Raises:
             ValueError: If the statistics contradict each other.
@@ -139,11 +139,11 @@ class AffineScaler(Scaler):
         return {**self._statistics, **multiplier}
 
     def _operands(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The batch with the frames of stacked images apart, the offset and the width, in the dtype of the result."""
+        """Return the batch with a separate axis for stacked frames, offset and width, in the dtype of the result."""
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         offset, width = self._converted.get((x.device, dtype)) or self._convert(x.device, dtype)
         shape = offset.shape
-        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace would keep one batch's answer
+        if not _is_traced() and not _is_batch_of(shape, x.shape):  # a trace would keep the result for one batch
             raise ValueError(f"x has shape {tuple(x.shape)}, but {self.get_type()} is fitted to rows of {tuple(shape)}")
         x = x.to(dtype) if x.dtype == torch.bool else x
         return torch.unflatten(x, -3, (-1, shape[0])) if len(shape) == 3 else x, offset, width
@@ -151,10 +151,10 @@ class AffineScaler(Scaler):
     def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         if self._constants is None:
             raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
-        with torch.inference_mode(False):  # they outlive the mode that they are first asked for in
+        with torch.inference_mode(False):  # the converted tensors outlive the current mode
             offset, width = [constant.to(dtype).to(device) for constant in self._constants]
             width = torch.where(width == 0, 1, width)
-        if type(width) is Tensor and not _is_traced():  # not what an exporter puts in a tensor's place
+        if type(width) is Tensor and not _is_traced():  # an exporter replaces tensors by objects of other types
             self._converted[device, dtype] = offset, width
         return offset, width
 
@@ -163,11 +163,11 @@ class AffineScaler(Scaler):
 
 
 def check_multiplier(multiplier: Any) -> None:
-    """Refuse a factor by which nothing can be scaled back.
+    """Check that a factor can be inverted.
 
     Raises:
         ValueError: If it is 0, or not finite.
-        TypeError: If it is no number.
+        TypeError: If it is not a number.
     """
     check_numbers(multiplier=multiplier)
     if multiplier == 0:
@@ -175,7 +175,7 @@ def check_multiplier(multiplier: Any) -> None:
 
 
 def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:
-    """Whether a batch's last axes are those of a row, or of images with more frames."""
+    """Return True if a batch's last axes are those of a row, or of images with more frames."""
     if len(row) == 3 and len(batch) >= 3 and row[0]:
         return batch[-2:] == row[1:] and batch[-3] % row[0] == 0
     return batch[max(0, len(batch) - len(row)) :] == row
@@ -185,12 +185,12 @@ def _is_traced() -> bool:
     return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]
 
 
-#: Most numbers that are looked at (as float64) at once, so that data may be larger than memory.
+#: Largest number of values that are processed (as float64) at once, so that data may exceed the memory.
 PIECE = 2**20
 
 
 def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Smallest and largest value of each entry, both of the shape of one row; arguments and errors as `pieces`."""
+    """Return the smallest and largest value of each entry, in the shape of one row; see `pieces` for arguments."""
     low = high = None
     for piece in pieces(source, column):
         least, most = piece.min(axis=0), piece.max(axis=0)
@@ -200,9 +200,9 @@ def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.
 
 
 def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and standard deviation (of the population) of each entry; arguments and errors as `pieces`.
+    """Return mean and standard deviation (of the population) of each entry; see `pieces` for arguments and errors.
 
-    They are taken of the distance from the first row, so that an entry that never changes has a deviation of exactly 0.
+    They are computed from distances to the first row, so that an entry that never changes has a deviation of exactly 0.
     """
     n, first, total, squares = 0, np.float64(0), np.float64(0), np.float64(0)
     for piece in pieces(source, column):
@@ -217,19 +217,19 @@ def moments(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.f
 
 
 def returns(source: Any) -> list[float]:
-    """Undiscounted returns of episodes: sums of the rewards that actions have brought.
+    """Return undiscounted returns of episodes: sums of the rewards of actions.
 
     Args:
-        source: A dataset, an episode, any number of these, or of arrays of the rewards [n] of one episode each.
+        source: A dataset, an episode, or any number of these, or of arrays of the rewards [n] of one episode each.
 
     Raises:
-        TypeError: As `pieces`.
-        ValueError: As `pieces`.
-        NonFiniteError: As `pieces`.
+        TypeError: On other data, and on values that are not numbers.
+        ValueError: If there is no row at all, or if rows have different shapes.
+        NonFiniteError: On NaN and infinity, a `ValueError` as well.
     """
     source = [*source] if isinstance(source, Iterator) else source
     for _ in pieces(source, "rewards"):
-        pass  # what cannot be is refused there
+        pass  # `pieces` checks the data
     episodes = [source] if _is_array_of(source, "rewards") else getattr(source, "episodes", source)
     return [
         float(episode.compute_return() if hasattr(episode, "compute_return") else np.sum(_array(episode, "rewards")))
@@ -238,15 +238,15 @@ def returns(source: Any) -> list[float]:
 
 
 def pieces(source: Any, column: str) -> Iterator[NDArray[Any]]:
-    """The rows of a column, some at a time.
+    """Yield the rows of a column, some at a time.
 
     Args:
         source: A dataset (with `episodes`), an episode (with the column as an attribute), an array or tensor of rows
             [N, ...], or any number of these.
-        column: Which array of an episode, for instance "observations".
+        column: Name of the array of an episode, for instance "observations".
 
     Raises:
-        TypeError: On what is none of these, and on values that are no numbers; actions have to be floating point.
+        TypeError: On other data, and on values that are not numbers; actions have to be floating point.
         ValueError: If there is no row at all, or if rows have different shapes.
         NonFiniteError: On NaN and infinity, a `ValueError` as well.
     """
@@ -271,7 +271,7 @@ _EXPECTED = {"actions": "floating-point numbers, since the indices of discrete a
 
 
 def _arrays(source: Any, column: str) -> Iterator[tuple[str, Any]]:
-    """(what it is called in messages, the array) of every array of rows."""
+    """Yield the name in messages and the array of every array of rows."""
     if _is_array_of(source, column):
         yield column, _array(source, column)
         return
@@ -290,7 +290,7 @@ def _is_array_of(value: Any, column: str) -> bool:
 
 
 def _array(value: Any, column: str) -> Any:
-    """An episode's column as far as it was told, or an array itself; one that reads from a file stays as it is."""
+    """Return an episode's column of recorded rows, or an array itself; arrays read from files are not loaded."""
     rows = value.told(column) if hasattr(value, "told") else getattr(value, column, value)
     if isinstance(rows, Tensor):
         rows = rows.detach().cpu().numpy()

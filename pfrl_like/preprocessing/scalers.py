@@ -1,4 +1,4 @@
-"""Scalers of observations, actions and rewards, and their names."""
+"""Scalers of observations, actions and rewards, and a table of their names."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from pfrl_like.utils.plain_values import build
 
 
 class _RewardScaler(Scaler):
-    """Base of scalers of rewards whose fields are the constructor's arguments, and which have nothing to fit."""
+    """Base of scalers of rewards that have nothing to fit; their fields are the constructor's arguments."""
 
     column = "rewards"
     multiplier: float
@@ -27,7 +27,7 @@ class _RewardScaler(Scaler):
         return True
 
     def fit(self, episodes: Any) -> Self:
-        """Do nothing, so that it can stand where other scalers do."""
+        """Do nothing and return the scaler, for compatibility with other scalers."""
         return self
 
     def reverse_transform(self, x: Tensor) -> Tensor:
@@ -39,14 +39,14 @@ class _RewardScaler(Scaler):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class MultiplyRewardScaler(_RewardScaler):
-    """Rewards times a number: r' = multiplier * r.
+    """Multiplies rewards by a number: r' = multiplier * r.
 
     Args:
-        multiplier: The factor, not 0.
+        multiplier: Factor, not 0.
 
     Raises:
         ValueError: If it is 0, or not finite.
-        TypeError: If it is no number.
+        TypeError: If it is not a number.
     """
 
     type_name = "multiply"
@@ -59,16 +59,16 @@ class MultiplyRewardScaler(_RewardScaler):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ClipRewardScaler(_RewardScaler):
-    """Rewards within bounds: r' = multiplier * min(max(r, low), high). The reverse leaves what was cut as it is.
+    """Clips rewards: r' = multiplier * min(max(r, low), high). The inverse does not undo the clipping.
 
     Args:
         low: Least reward; None for no such bound.
         high: Largest reward; None for no such bound.
-        multiplier: Factor of what the bounds leave, not 0.
+        multiplier: Factor of the clipped rewards, not 0.
 
     Raises:
         ValueError: If there is no bound, `high` is less than `low`, or a number is not finite or `multiplier` 0.
-        TypeError: If one is no number.
+        TypeError: If one is not a number.
     """
 
     type_name = "clip"
@@ -94,18 +94,18 @@ class ClipRewardScaler(_RewardScaler):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ConstantShiftRewardScaler(_RewardScaler):
-    """Rewards moved by a number: r' = multiplier * (r + shift), or multiplier * r + shift.
+    """Shifts rewards by a number: r' = multiplier * (r + shift), or multiplier * r + shift.
 
-    A shift of all rewards changes what is optimal where episodes may end early.
+    A shift of all rewards changes which policy is optimal where episodes may end early.
 
     Args:
-        shift: What is added.
+        shift: Number to add.
         multiplier: Factor, not 0.
-        multiply_first: Whether the factor comes before the shift.
+        multiply_first: True to multiply before the shift.
 
     Raises:
         ValueError: If a number is not finite, or `multiplier` 0.
-        TypeError: If one is no number, or `multiply_first` neither True nor False.
+        TypeError: If one is not a number, or `multiply_first` neither True nor False.
     """
 
     type_name = "shift"
@@ -132,18 +132,18 @@ class ConstantShiftRewardScaler(_RewardScaler):
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ReturnBasedRewardScaler(_RewardScaler):
-    """Rewards divided by the span of returns: r' = multiplier * r / (return_max - return_min) (arXiv:2110.06169).
+    """Divides rewards by the range of returns: r' = multiplier * r / (return_max - return_min) (arXiv:2110.06169).
 
     Args:
-        dataset: What to fit to: a dataset or episodes.
+        dataset: Data to fit to: a dataset or episodes.
         return_max: Largest undiscounted return of an episode.
-        return_min: Smallest one.
+        return_min: Smallest undiscounted return of an episode.
         multiplier: Factor, not 0.
 
     Raises:
-        ValueError: If only one of the returns is given, a dataset beside them, `return_max` is no more than
-            `return_min`, or a number is not finite or `multiplier` 0; and as `fit`.
-        TypeError: If one is no number; and as `fit`.
+        ValueError: If only one of the returns is given, or a dataset in addition, `return_max` is not above
+            `return_min`, a number is not finite or `multiplier` 0; and as in `fit`.
+        TypeError: If one is not a number; and as in `fit`.
     """
 
     type_name = "return"
@@ -168,10 +168,10 @@ class ReturnBasedRewardScaler(_RewardScaler):
         return self.return_max is not None
 
     def fit(self, episodes: Any) -> Self:
-        """Take the largest and the smallest return of episodes; arguments and errors as of other scalers.
+        """Compute the largest and the smallest return of episodes; see `Scaler.fit` for arguments and other errors.
 
         Raises:
-            ValueError: Also if all returns are equal, so that there is nothing to divide by.
+            ValueError: Also if all returns are equal, so that their range is 0.
         """
         found = returns(episodes)
         return self._keep(max(found), min(found))
@@ -200,7 +200,7 @@ class ReturnBasedRewardScaler(_RewardScaler):
 
 
 class PixelScaler(AffineScaler):
-    """Pixels to [0, 1]: x' = x / 255. There is nothing to fit; the reverse is not rounded."""
+    """Scales pixels to [0, 1]: x' = x / 255. There is nothing to fit; the inverse is not rounded."""
 
     type_name = "pixel"
 
@@ -208,7 +208,7 @@ class PixelScaler(AffineScaler):
         super().__init__()
 
     def fit(self, episodes: Any) -> Self:
-        """Do nothing, so that it can stand where other scalers do."""
+        """Do nothing and return the scaler, for compatibility with other scalers."""
         return self
 
     def _offset_and_width(self) -> tuple[Array, Array]:
@@ -220,17 +220,17 @@ def _statistic(name: str, doc: str) -> property:
 
 
 class MinMaxScaler(AffineScaler):
-    """What lies between the extremes of the data to [0, 1]: x' = (x - min) / (max - min) in each entry.
+    """Scales values between the extremes of the data to [0, 1]: x' = (x - min) / (max - min) in each entry.
 
     An entry that never changes is only shifted, to 0.
 
     Args:
-        dataset: What to fit to: a dataset, episodes, or an array of rows [N, ...].
+        dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
         maximum: Largest value of each entry, in the shape of one row.
-        minimum: Smallest value of each entry.
+        minimum: Smallest value of each entry, in the shape of one row.
 
     Raises:
-        ValueError: If a maximum is less than its minimum, and as `fit`; other errors as `fit`.
+        ValueError: If a maximum is less than its minimum, and as in `fit`; other errors as in `fit`.
     """
 
     type_name = "min_max"
@@ -255,17 +255,17 @@ class MinMaxScaler(AffineScaler):
 
 
 class StandardScaler(AffineScaler):
-    """To mean 0 and standard deviation 1: x' = (x - mean) / std in each entry, std being that of the population.
+    """Scales to mean 0 and standard deviation 1: x' = (x - mean) / std in each entry, with std of the population.
 
     An entry that never changes is only shifted, to 0.
 
     Args:
-        dataset: What to fit to: a dataset, episodes, or an array of rows [N, ...].
+        dataset: Data to fit to: a dataset, episodes, or an array of rows [N, ...].
         mean: Mean of each entry, in the shape of one row.
-        std: Standard deviation of each entry.
+        std: Standard deviation of each entry, in the shape of one row.
 
     Raises:
-        ValueError: If a standard deviation is negative, and as `fit`; other errors as `fit`.
+        ValueError: If a standard deviation is negative, and as in `fit`; other errors as in `fit`.
     """
 
     type_name = "standard"
@@ -287,32 +287,33 @@ class StandardScaler(AffineScaler):
 
 
 class MinMaxActionScaler(MinMaxScaler):
-    """Actions to [-1, 1], the range of policies that end in tanh; the extremes of an action space will do, too."""
+    """Scales actions to [-1, 1], the range of policies that end in tanh, also with the bounds of an action space."""
 
     column = "actions"
     span = (-1.0, 1.0)
 
 
 class StandardActionScaler(StandardScaler):
-    """Actions to mean 0 and standard deviation 1.
+    """Scales actions to mean 0 and standard deviation 1.
 
-    A policy that ends in tanh needs `MinMaxActionScaler`: here it reaches one standard deviation around the mean only.
+    A policy that ends in tanh needs `MinMaxActionScaler`: with this scaler it reaches only one standard deviation
+    around the mean.
     """
 
     column = "actions"
 
 
 class MinMaxRewardScaler(MinMaxScaler):
-    """Rewards to [0, 1]. A shift of all rewards changes what is optimal where episodes may end early.
+    """Scales rewards to [0, 1]. A shift of all rewards changes which policy is optimal where episodes may end early.
 
     Args:
-        dataset: What to fit to: a dataset, episodes, or an array of rewards [N].
+        dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
         maximum: Largest reward.
         minimum: Smallest reward.
-        multiplier: Factor of what is scaled, not 0: with 10 the rewards lie in [0, 10].
+        multiplier: Factor of the scaled rewards, not 0: with 10 the rewards lie in [0, 10].
 
     Raises:
-        ValueError: If a maximum is less than its minimum, or `multiplier` 0, and as `fit`; other errors as `fit`.
+        ValueError: If a maximum is less than its minimum, or `multiplier` 0, and as in `fit`; other errors as in `fit`.
     """
 
     column = "rewards"
@@ -324,16 +325,16 @@ class MinMaxRewardScaler(MinMaxScaler):
 
 
 class StandardRewardScaler(StandardScaler):
-    """Rewards to mean 0 and standard deviation 1; what a shift does, see `MinMaxRewardScaler`.
+    """Scales rewards to mean 0 and standard deviation 1; see `MinMaxRewardScaler` for the effect of the shift.
 
     Args:
-        dataset: What to fit to: a dataset, episodes, or an array of rewards [N].
+        dataset: Data to fit to: a dataset, episodes, or an array of rewards [N].
         mean: Mean of the rewards.
         std: Standard deviation of the rewards.
-        multiplier: Factor of what is scaled, not 0: with 10 the standard deviation is 10.
+        multiplier: Factor of the scaled rewards, not 0: with 10 the standard deviation is 10.
 
     Raises:
-        ValueError: If a standard deviation is negative, or `multiplier` 0, and as `fit`; other errors as `fit`.
+        ValueError: If a standard deviation is negative, or `multiplier` 0, and as in `fit`; other errors as in `fit`.
     """
 
     column = "rewards"
@@ -344,7 +345,7 @@ class StandardRewardScaler(StandardScaler):
         super().__init__(dataset, mean, std)
 
 
-#: Column of an episode -> the scalers of it by name.
+#: Scalers by name, for each column of an episode.
 SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
     "observations": {scaler.type_name: scaler for scaler in (PixelScaler, MinMaxScaler, StandardScaler)},
     "actions": {scaler.type_name: scaler for scaler in (MinMaxActionScaler, StandardActionScaler)},
@@ -363,18 +364,18 @@ SCALERS: Mapping[str, Mapping[str, type[Scaler]]] = {
 
 
 def make_scaler(scaler: Any, column: str = "observations") -> Scaler | None:
-    """The scaler that a user has chosen.
+    """Return the scaler that a user has chosen.
 
     Args:
-        scaler: A name ("pixel", "min_max" or "standard"; no pixels among actions and rewards; of rewards also
-            "return", "multiply", "clip" and "shift"), what `Scaler.describe` gave, a scaler itself, or None.
-        column: What is to be scaled: "observations", "actions" or "rewards".
+        scaler: A name ("pixel", "min_max" or "standard"; for actions and rewards not "pixel"; for rewards also
+            "return", "multiply", "clip" and "shift"), a result of `Scaler.describe`, a scaler, or None.
+        column: Column to scale: "observations", "actions" or "rewards".
 
     Returns:
-        The scaler, None for None. One chosen by name is yet to be fitted.
+        The scaler, None for None. A scaler chosen by name still has to be fitted.
 
     Raises:
-        ValueError: On an unknown name, telling the nearest, or a scaler of another column.
+        ValueError: On an unknown name, where the error suggests the nearest, or a scaler of another column.
         TypeError: On anything else.
     """
     if scaler is None:

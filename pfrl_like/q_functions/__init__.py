@@ -1,4 +1,4 @@
-"""Q-functions."""
+"""Q-functions of the state, or of state and action."""
 
 from pfrl_like.q_functions.distributional_state_action_q_functions import (
     DistributionalFCSAQFunction,

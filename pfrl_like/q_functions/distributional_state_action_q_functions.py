@@ -1,6 +1,7 @@
-"""Q-functions of state and action that give distributions of the return.
+"""Distributional Q-functions of state and action.
 
-All of them are called as `q_function((obs, action))`. The distributions are action values of one action, the number 0.
+All of them are called as `q_function((obs, action))`. The distributions are action values of one action, whose index
+is 0.
 """
 
 from collections.abc import Callable
@@ -28,7 +29,7 @@ Nonlinearity = Callable[[Tensor], Tensor]
 
 @ignores_training
 class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
-    """Fully connected Q-function that gives the quantiles at (i + 0.5) / n_quantiles (arXiv:1710.10044, 2005.04269).
+    """Fully connected Q-function for quantiles at (i + 0.5) / n_quantiles (arXiv:1710.10044, arXiv:2005.04269).
 
     Args:
         n_dim_obs: Size of an observation.
@@ -59,20 +60,20 @@ class QuantileFCSAQFunction(nn.Module, StateActionQFunction):
         self.model = MLP(n_dim_obs + n_dim_action, n_quantiles, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> QuantileDiscreteActionValue:
-        """The quantiles of B pairs, [B, n_quantiles, 1]."""
+        """Return the quantiles of B pairs, [B, n_quantiles, 1]."""
         return QuantileDiscreteActionValue(self.model(side_by_side(x, a)).unsqueeze(2))
 
 
 @ignores_training
 class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
-    """Fully connected Q-function that gives probabilities of evenly spaced returns (arXiv:1707.06887).
+    """Fully connected Q-function for probabilities of evenly spaced returns (arXiv:1707.06887).
 
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
-        n_atoms: Number of returns, at least 2.
-        v_min: Least return.
-        v_max: Largest return.
+        n_atoms: Number of atoms, at least 2.
+        v_min: Return that the first atom stands for.
+        v_max: Return that the last atom stands for.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
         nonlinearity: Applied after each hidden layer.
@@ -102,7 +103,7 @@ class DistributionalFCSAQFunction(nn.Module, StateActionQFunction):
         self.model = MLP(n_dim_obs + n_dim_action, n_atoms, hidden_sizes, nonlinearity, last_wscale)
 
     def forward(self, x: Any, a: Any = None) -> DistributionalDiscreteActionValue:
-        """The probabilities of B pairs, [B, 1, n_atoms]."""
+        """Return the probabilities of B pairs, [B, 1, n_atoms]."""
         probs = self.model(side_by_side(x, a)).softmax(1).unsqueeze(1)
         return DistributionalDiscreteActionValue(probs, self.z_values)
 
@@ -116,8 +117,8 @@ class ImplicitQuantileFCSAQFunction(ImplicitQuantileQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         nonlinearity: Applied after each hidden layer.
-        n_cosines: Functions by which a fraction is shown to the network.
-        counts: How many fractions are drawn, as in `ImplicitQuantileQFunction`.
+        n_cosines: Number of cosine functions that embed a fraction.
+        counts: Numbers of drawn fractions, by the names in `ImplicitQuantileQFunction`.
 
     Raises:
         ValueError: If a number is below 1.
@@ -144,12 +145,12 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
     Args:
         n_dim_obs: Size of an observation.
         n_dim_action: Size of an action.
-        n_fractions: Parts that the probability is cut into.
+        n_fractions: Number of fractions, hence of intervals of the probability.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         nonlinearity: Applied after each hidden layer.
-        n_cosines: Functions by which a fraction is shown to the network.
-        entropy_coeff: As in `FullyParametrizedQFunction`.
+        n_cosines: Number of cosine functions that embed a fraction.
+        entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
 
     Raises:
         ValueError: If a number is below 1, or `entropy_coeff` is negative.
@@ -175,7 +176,7 @@ class FullyParametrizedFCSAQFunction(FullyParametrizedQFunction):
 def _quantile_networks(
     size: int, n_hidden_channels: int, n_hidden_layers: int, nonlinearity: Nonlinearity, n_cosines: int
 ) -> tuple[nn.Module, nn.Module, nn.Module]:
-    """`psi`, `phi` and `f` of `ImplicitQuantileQFunction`, for pairs that are `size` numbers together."""
+    """Return `psi`, `phi` and `f` of `ImplicitQuantileQFunction`, for pairs of `size` numbers in total."""
     check_counts(n_hidden_layers=n_hidden_layers, n_cosines=n_cosines)
     mlp = MLP(size, n_hidden_channels, [n_hidden_channels] * (n_hidden_layers - 1), nonlinearity)
     psi = nn.Sequential(ConcatObsAndAction(), mlp, Lambda(nonlinearity))

@@ -52,7 +52,7 @@ class DuelingDQN(nn.Module, StateQFunction):
         self.v_stream = MLP(3136, 1, [512])
 
     def forward(self, x: Tensor) -> DiscreteActionValue:
-        """The values of B states, from frames [B, n_input_channels, 84, 84]."""
+        """Return the values of B states, from frames [B, n_input_channels, 84, 84]."""
         hidden = features(self.conv_layers, self.activation, x)
         advantage = self.a_stream(hidden)
         return DiscreteActionValue(dueling(self.v_stream(hidden), advantage))
@@ -89,7 +89,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
     ) -> None:
         super().__init__()
         self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
-        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # a compiler traces NumPy's integers
+        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # a compiler traces NumPy integers
         self.n_input_channels = n_input_channels
         self.activation = activation
         self.conv_layers = large_convolutions(n_input_channels, bias)
@@ -98,7 +98,7 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
         self.v_stream = init_chainer_default(nn.Linear(512, n_atoms))
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
-        """The return distributions of B states, from frames [B, n_input_channels, 84, 84]."""
+        """Return the return distributions of B states, from frames [B, n_input_channels, 84, 84]."""
         hidden = self.activation(fast_forward(self.main_stream, features(self.conv_layers, self.activation, x)))
         for_advantage, for_value = hidden.chunk(2, dim=1)
         advantage = fast_forward(self.a_stream, for_advantage).unflatten(1, (self.n_actions, self.n_atoms))

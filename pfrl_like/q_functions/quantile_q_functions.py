@@ -1,4 +1,4 @@
-"""Q-functions of the state that give quantiles: at even fractions (QR-DQN), at any (IQN), or at proposed ones (FQF)."""
+"""Quantile Q-functions of the state, with even (QR-DQN), drawn (IQN) or proposed (FQF) fractions."""
 
 import math
 from collections.abc import Callable
@@ -23,9 +23,9 @@ from pfrl_like.utils.recurrent import Recurrent, layer_outputs, unwrap_packed_se
 
 
 def cosine_basis_functions(x: Tensor, n_basis_functions: int = 64) -> Tensor:
-    """cos(pi i x) for i = 1 to n: how a fraction is shown to a network (arXiv:1806.06923, eq. 4).
+    """Embed fractions for a network: cos(pi i x) for i = 1 to n (arXiv:1806.06923, eq. 4).
 
-    The equation counts from 0, which would spend one function on a constant; PFRL counts from 1 too.
+    The equation counts from 0, which makes one function constant; PFRL counts from 1, too.
 
     Args:
         x: Fractions in [0, 1], any shape.
@@ -60,13 +60,13 @@ class CosineBasisLinear(nn.Module):
         self.register_buffer("frequencies", _frequencies(n_basis_functions), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Fractions of any shape to [..., out_size]."""
+        """Map fractions of any shape to [..., out_size]."""
         out: Tensor = fast_forward(self.linear, torch.cos(x.unsqueeze(-1) * self.frequencies))
         return out
 
 
 class _Quantiles(nn.Module):
-    """The quantile function f(psi(s) * phi(tau)), whose three networks the users of this file give."""
+    """The quantile function f(psi(s) * phi(tau)) of three given networks."""
 
     def __init__(self, psi: nn.Module, phi: nn.Module, f: nn.Module) -> None:
         super().__init__()
@@ -75,10 +75,10 @@ class _Quantiles(nn.Module):
         self.f = f
 
     def quantiles(self, features: Tensor, taus: Tensor) -> Tensor:
-        """Quantiles of every action, [B, n, n_actions], from features psi(s), [B, hidden], and fractions, [B, n].
+        """Return quantiles of all actions, [B, n, n_actions], from features psi(s), [B, hidden], and fractions, [B, n].
 
         Raises:
-            ValueError: If `phi` does not give what the features can be multiplied with.
+            ValueError: If the output of `phi` has another shape than [B, n, hidden].
         """
         embedding = fast_forward(self.phi, taus)
         if embedding.shape != (*taus.shape, features.shape[1]):
@@ -120,18 +120,18 @@ class ImplicitQuantileQFunction(_Quantiles, StateQFunction):
         self.set_thresholds(N=quantile_thresholds_N, N_prime=quantile_thresholds_N_prime, K=quantile_thresholds_K)
 
     def set_thresholds(self, **counts: int) -> None:
-        """Change how many fractions are drawn, by the names of `QuantileThresholds`.
+        """Set the numbers of drawn fractions, by the names of `QuantileThresholds`.
 
         Raises:
             ValueError: If a number is below 1.
-            TypeError: If one is no integer.
+            TypeError: If one is not an integer.
         """
         named: dict[str, Any] = {f"quantile_thresholds_{name}": count for name, count in counts.items()}
         check_counts(**named)
         self.thresholds = getattr(self, "thresholds", QuantileThresholds())._replace(**counts)
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
-        """The quantile functions of B states."""
+        """Return the quantile functions of B states."""
         return self._value(fast_forward(self.psi, x))
 
     def _value(self, features: Tensor) -> ImplicitQuantileActionValue:
@@ -144,34 +144,35 @@ class RecurrentImplicitQuantileQFunction(Recurrent, ImplicitQuantileQFunction):
 
     Args:
         psi: A `pfrl_like.nn.Recurrent` or one of PyTorch's recurrent layers, from observations to features.
-        phi: As `ImplicitQuantileQFunction`, as for the rest.
-        f: As there.
-        quantile_thresholds_N: As there.
-        quantile_thresholds_N_prime: As there.
-        quantile_thresholds_K: As there.
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
+        quantile_thresholds_N: Fractions drawn for the quantiles that are learnt.
+        quantile_thresholds_N_prime: Fractions drawn for the quantiles of the next state.
+        quantile_thresholds_K: Fractions drawn for the greedy action.
     """
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[ImplicitQuantileActionValue, Any]:  # type: ignore[override]
-        """The quantile functions of all steps, time first, and the state of `psi` after the last one."""
+        """Return the quantile functions of all steps, time first, and the state of `psi` after the last step."""
         features, recurrent_state = self.psi(packed_input, recurrent_state)
         return self._value(unwrap_packed_sequences_recursive(features)), recurrent_state
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> ImplicitQuantileActionValue:
-        """The same without the state."""
+        """Return the quantile functions of all steps, time first, without the state."""
         return self._value(unwrap_packed_sequences_recursive(layer_outputs(self.psi, packed_input, recurrent_state)))
 
 
 @ignores_training
 class FullyParametrizedQFunction(_Quantiles, StateQFunction):
-    """Quantile Q-function that also proposes at which fractions (arXiv:1911.02140, section 3).
+    """Quantile Q-function that also proposes the fractions (arXiv:1911.02140, section 3).
 
-    One loss teaches all of it: the quantiles do not feel the loss of the proposal, nor does the proposal feel theirs,
-    and `psi` feels theirs only. One optimiser serves both; `fqf_parameter_groups` gives the proposal a rate of its own.
+    One loss trains all parts. The loss of the quantiles has no gradient in the proposal, and the loss of the proposal
+    has one in nothing else; `psi` is trained only by the quantiles. One optimiser serves both; `fqf_parameter_groups`
+    gives the proposal a separate learning rate.
 
     Args:
-        psi: As `ImplicitQuantileQFunction`.
-        phi: As `ImplicitQuantileQFunction`.
-        f: As `ImplicitQuantileQFunction`.
+        psi: Module from observations [B, ...] to features [B, hidden].
+        phi: Module from fractions [B, n] to their embedding [B, n, hidden], such as `CosineBasisLinear` and a ReLU.
+        f: Module from [B * n, hidden] to quantiles [B * n, n_actions].
         proposal: Module from features [B, hidden] to logits of the masses between the fractions, [B, n_fractions].
         entropy_coeff: Weight of the entropy of the masses in the loss, at least 0.
 
@@ -189,24 +190,24 @@ class FullyParametrizedQFunction(_Quantiles, StateQFunction):
         self.entropy_coeff = entropy_coeff
 
     def forward(self, x: Any) -> FullyParametrizedActionValue:
-        """The quantiles of B states at the fractions that are proposed for them."""
+        """Return the quantiles of B states at the fractions proposed for them."""
         features = fast_forward(self.psi, x)
         masses = fast_forward(self.proposal, features.detach()).softmax(1)
         return FullyParametrizedActionValue(features, self.quantiles, masses, self.entropy_coeff)
 
 
 def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str, Any]]:
-    """The parameters for an optimiser that treats fraction proposals in another way than the rest.
+    """Return parameter groups for an optimiser with separate options for the fraction proposal.
 
     For instance `Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)`. The paper's rate is that small because
     steps of RMSprop and Adam do not shrink with the gradient.
 
     Args:
         q_function: A `FullyParametrizedQFunction`, or a network that holds one.
-        options: Of the optimiser, for the proposal.
+        options: Options of the optimiser for the proposal.
 
     Returns:
-        The group of all other parameters, and that of the proposal.
+        The group of all other parameters, and the group of the proposal.
 
     Raises:
         ValueError: If there is no fraction proposal.
@@ -232,7 +233,7 @@ class QuantileSingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunct
         self.model = model
 
     def forward(self, x: Any) -> QuantileDiscreteActionValue:
-        """The quantiles of B states."""
+        """Return the quantiles of B states."""
         return QuantileDiscreteActionValue(fast_forward(self.model, x))
 
 

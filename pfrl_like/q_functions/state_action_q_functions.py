@@ -1,7 +1,7 @@
-"""Q-functions of state and action, which give numbers [B, 1].
+"""Q-functions of state and action, with outputs [B, 1].
 
-All of them are called as `q_function(obs, action)`, and as `q_function((obs, action))`, which is how one calls a module
-that may be recurrent.
+All of them are called as `q_function(obs, action)`, or as `q_function((obs, action))`, the form for modules that may be
+recurrent.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ class DropoutFCSAQFunction(nn.Module, StateActionQFunction):
         n_dim_action: Size of an action.
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers.
-        dropout: Probability with which a unit is left out.
+        dropout: Probability of dropout.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
     """Q-function made of any model.
 
     Args:
-        model: Module called as `model(obs, action)` that gives Q(s, a), [B, 1].
+        model: Module called as `model(obs, action)` that returns Q(s, a), [B, 1].
     """
 
     def __init__(self, model: nn.Module) -> None:
@@ -75,7 +75,7 @@ class SingleModelStateActionQFunction(nn.Module, StateActionQFunction):
 
 @ignores_training
 class FCSAQFunction(MLP, StateActionQFunction):
-    """Fully connected Q-function of observation and action side by side.
+    """Fully connected Q-function of concatenated observation and action.
 
     Args:
         n_dim_obs: Size of an observation.
@@ -103,7 +103,7 @@ class FCSAQFunction(MLP, StateActionQFunction):
 
     def forward(self, x: Any, a: Any = None) -> Tensor:
         """Q(s, a), [B, 1]."""
-        # `side_by_side`, without the calls in the usual case
+        # `side_by_side`, without its call in the usual case
         both = x if a is None and isinstance(x, tuple) and len(x) == 2 else pair(x, a)
         return super().forward(torch.cat(both, dim=-1))
 
@@ -145,7 +145,7 @@ class FCBNSAQFunction(MLPBN, StateActionQFunction):
 
 @ignores_training
 class _LateAction(nn.Module, StateActionQFunction):
-    """A layer for the observation, then the action beside its output."""
+    """One layer for the observation, whose output is then concatenated with the action."""
 
     def __init__(
         self,
@@ -187,7 +187,7 @@ class FCLateActionSAQFunction(_LateAction):
 
     Raises:
         ValueError: If a layer has no units, or there is no hidden layer.
-        TypeError: If one of these numbers is no integer.
+        TypeError: If one of these numbers is not an integer.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class FCBNLateActionSAQFunction(_LateAction):
 
     Raises:
         ValueError: If a layer has no units, or there is no hidden layer.
-        TypeError: If one of these numbers is no integer.
+        TypeError: If one of these numbers is not an integer.
     """
 
     def __init__(
@@ -242,10 +242,10 @@ class FCBNLateActionSAQFunction(_LateAction):
 
 
 class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
-    """Recurrent Q-function of observation and action side by side: fully connected layers, an LSTM, a linear layer.
+    """Recurrent Q-function of concatenated observation and action: fully connected layers, an LSTM, a linear layer.
 
-    As every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
-    `q_function((obs, action), state)`, and gives Q(s, a) of every step, packed, [N, 1], and the new state.
+    Like every `pfrl_like.nn.Recurrent` it is called with packed sequences and a state, as in
+    `q_function((obs, action), state)`, and returns Q(s, a) of every step, packed, [N, 1], and the new state.
 
     Args:
         n_dim_obs: Size of an observation.
@@ -278,14 +278,15 @@ class FCLSTMSAQFunction(RecurrentSequential, StateActionQFunction):
 class QFunctionEnsemble(nn.Module):
     """Q-functions of one form that learn together, with one optimiser; they may share layers.
 
-    An agent of DQN's family takes it as its Q-function, an actor-critic in the place of its critics, whose number is
-    then that of the members.
+    An agent of DQN's family takes it as its Q-function. An actor-critic takes it in place of its critics; each member
+    is then one critic.
 
     Args:
-        members: Q-functions of the state that give a `DiscreteActionValue`, or critics of observation and action.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
-            greedy choice. Targets are made of the least in any case.
+        members: Q-functions of the state that return a `DiscreteActionValue`, or critics of observation and action.
+        bootstrap: True to let each member learn from random rows only, so that their values differ where data are
+            scarce.
+        pool: "mean" or "least" of the members: the value of the ensemble where a single number is needed, such as for a
+            greedy choice. Targets always use the least.
 
     Raises:
         ValueError: If there is no member, or on another `pool`.
@@ -306,19 +307,19 @@ class QFunctionEnsemble(nn.Module):
         return self.members[0]
 
     def forward(self, x: Any) -> EnsembleActionValue:
-        """What all say of B states, or of B pairs."""
+        """Return the values of all members for B states, or for B pairs."""
         given = [fast_forward(member, x) for member in self.members]
         values = [DiscreteActionValue(each) if isinstance(each, Tensor) else each for each in given]
         return EnsembleActionValue(values, self.bootstrap, self.pool)
 
 
 def members_of(q_function: Any) -> Iterable[Any]:
-    """The members of an ensemble; of another Q-function itself."""
+    """Return the members of an ensemble, or another Q-function alone."""
     return q_function.members if isinstance(q_function, QFunctionEnsemble) else (q_function,)
 
 
 def members_by_name(q_functions: Mapping[str, Any]) -> dict[str, Any]:
-    """The members of all, under their Q-function's name with numbers from 1; those of no ensemble under their own."""
+    """Return all members, those of an ensemble under its name with numbers from 1, others under their own name."""
     found: dict[str, Any] = {}
     for name, q_function in q_functions.items():
         is_one = not isinstance(q_function, QFunctionEnsemble)

@@ -1,4 +1,4 @@
-"""Q-functions of the state, which give an `ActionValue`."""
+"""Q-functions of the state, with an `ActionValue` as output."""
 
 from collections.abc import Callable
 from typing import Any
@@ -20,10 +20,10 @@ from pfrl_like.utils.contexts import ignores_training
 
 
 def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
-    """The sizes of the hidden layers.
+    """Return the sizes of the hidden layers.
 
     Raises:
-        TypeError: If one of the numbers is no integer.
+        TypeError: If one of the numbers is not an integer.
         ValueError: If the size is below 1, or the number below 0.
     """
     check_counts(n_hidden_channels=n_hidden_channels)
@@ -32,7 +32,7 @@ def hidden_sizes_of(n_hidden_channels: int, n_hidden_layers: int) -> list[int]:
 
 
 def check_atoms(z_values: Tensor) -> None:
-    """Refuse returns that are not rising and evenly spaced, [n_atoms], onto which nothing can be projected.
+    """Check that returns, [n_atoms], are increasing and evenly spaced, as projections onto them need.
 
     Raises:
         ValueError: If they are not.
@@ -46,7 +46,7 @@ def check_atoms(z_values: Tensor) -> None:
 
 
 def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
-    """`n_atoms` returns from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
+    """Return `n_atoms` returns from `v_min` to `v_max`, [n_atoms], float32 (arXiv:1707.06887, section 4.1).
 
     Raises:
         ValueError: If there are fewer than two atoms or `v_min` is not below `v_max`.
@@ -59,7 +59,7 @@ def evenly_spaced_atoms(n_atoms: int, v_min: float, v_max: float) -> Tensor:
 
 
 def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
-    """The observations and the actions.
+    """Return the observations and the actions.
 
     Raises:
         TypeError: If there are no actions.
@@ -72,7 +72,7 @@ def pair(x: Any, a: Any = None) -> tuple[Any, Any]:
 
 
 def side_by_side(x: Any, a: Any = None) -> Tensor:
-    """The same as one row each, [B, n].
+    """Return observations and actions concatenated, [B, n].
 
     Raises:
         TypeError: If there are no actions.
@@ -83,10 +83,10 @@ def side_by_side(x: Any, a: Any = None) -> Tensor:
 @stands_for(DiscreteActionValue)
 @ignores_training
 class DiscreteActionValueHead(nn.Module):
-    """Last layer of a network that makes Q values [B, n_actions] a `DiscreteActionValue`."""
+    """Last layer of a network, which makes a `DiscreteActionValue` of Q values [B, n_actions]."""
 
     def forward(self, q_values: Tensor) -> DiscreteActionValue:
-        """The values of B states."""
+        """Return the values of B states."""
         return DiscreteActionValue(q_values)
 
 
@@ -103,7 +103,7 @@ class SingleModelStateQFunctionWithDiscreteAction(nn.Module, StateQFunction):
         self.model = model
 
     def forward(self, x: Any) -> DiscreteActionValue:
-        """The values of B states."""
+        """Return the values of B states."""
         return DiscreteActionValue(fast_forward(self.model, x))
 
 
@@ -137,8 +137,8 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
 
     Args:
         model: Module from observations [B, ...] to probabilities [B, n_actions, n_atoms].
-        z_values: Returns that the atoms stand for, [n_atoms], rising and evenly spaced; unless they are a tensor of
-            floats, they become one of PyTorch's default dtype.
+        z_values: Returns that the atoms stand for, [n_atoms], increasing and evenly spaced. Anything but a
+            floating-point tensor is converted to a tensor of PyTorch's default dtype.
     """
 
     z_values: Tensor
@@ -153,7 +153,7 @@ class DistributionalSingleModelStateQFunctionWithDiscreteAction(nn.Module, State
         check_atoms(self.z_values)
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
-        """The return distributions of B states."""
+        """Return the return distributions of B states."""
         return DistributionalDiscreteActionValue(fast_forward(self.model, x), self.z_values)
 
 
@@ -199,7 +199,7 @@ class DistributionalFCStateQFunctionWithDiscreteAction(DistributionalSingleModel
 
 @ignores_training
 class FCQuadraticStateQFunction(nn.Module, StateQFunction):
-    """Fully connected Q-function of continuous actions, quadratic in them (NAF, Gu et al. 2016, arXiv:1603.00748).
+    """Fully connected Q-function, quadratic in continuous actions (NAF, Gu et al. 2016, arXiv:1603.00748).
 
     Args:
         n_input_channels: Size of an observation.
@@ -207,10 +207,11 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
         n_hidden_channels: Size of each hidden layer.
         n_hidden_layers: Number of hidden layers, at least 1.
         action_space: Box with the bounds of actions, `low` and `high`.
-        scale_mu: Bring mu(s) within the bounds by tanh; otherwise only the greedy action is clipped to them.
+        scale_mu: Map mu(s) into the bounds by tanh; otherwise only the greedy action is clipped to them.
 
     Raises:
-        ValueError: If there is no hidden layer, `scale_mu` meets infinite bounds, or the actions have another size.
+        ValueError: If there is no hidden layer, the bounds are infinite with `scale_mu`, or the actions have another
+            size.
         TypeError: If `action_space` has no bounds.
     """
 
@@ -256,7 +257,7 @@ class FCQuadraticStateQFunction(nn.Module, StateQFunction):
             self.mat_non_diag = _linear(n_hidden_channels, n_dim_action * (n_dim_action - 1) // 2)
 
     def forward(self, x: Tensor) -> QuadraticActionValue:
-        """The values of B states, from observations [B, n_input_channels]."""
+        """Return the values of B states, from observations [B, n_input_channels]."""
         for layer in self.hidden_layers:
             x = F.relu(layer(x))
         mu = self.mu(x)

@@ -1,1 +1,1 @@
-"""Checks of what an agent is made of: parts, arguments, spaces, recorded data."""
+"""Checks of an agent's parts, arguments, spaces and recorded data."""

@@ -1,4 +1,4 @@
-"""Which parts and arguments fit an agent, and what is said of the others."""
+"""Checks of an agent's constructor arguments and of the parts among them."""
 
 import inspect
 import logging
@@ -24,11 +24,11 @@ from pfrl_like.utils.recurrent import is_recurrent
 
 
 def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The keyword arguments of an agent's base class that are arguments of the agent's, too, by the same names.
+    """Return the agent's constructor arguments that its base class takes as keywords of the same names.
 
     Args:
         base: The base class.
-        given: `locals()` of the agent's constructor. A logger that is None becomes that of its class's module.
+        given: `locals()` of the agent's constructor. If `logger` is None, the logger of the class's module is used.
     """
     given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
     constructors = [vars(kind)["__init__"] for kind in base.__mro__ if "__init__" in vars(kind)]
@@ -37,12 +37,12 @@ def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Refuse what is no such part, and parts that do not fit together.
+    """Check that all parts have the expected types and fit together.
 
     Args:
         agent: The agent, which has the other parts as attributes.
         modules: The modules that learn, by argument.
-        optimizers: Their optimisers, likewise.
+        optimizers: Their optimisers, by argument.
     """
     buffer, explorer = agent.replay_buffer, agent.explorer
     check_kinds(
@@ -57,11 +57,14 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-    """Refuse an optimiser that holds nothing of the module in its place, which would learn nothing without a word.
+    """Check that each optimiser holds parameters of its module, which otherwise would silently not learn.
 
     Args:
         modules: The modules that learn, by argument.
-        optimizers: One of each, in the same order, likewise; others may follow.
+        optimizers: One optimiser for each, by argument, in the same order; others may follow.
+
+    Raises:
+        ValueError: If an optimiser holds no parameter of its module.
     """
     for (module_name, module), (name, optimizer) in zip(modules.items(), optimizers.items(), strict=False):
         held = {id(param) for group in optimizer.param_groups for param in group["params"]}
@@ -73,7 +76,7 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Refuse modules and buffers that are recurrent when the agent is not, and what acts or a buffer the reverse."""
+    """Check that modules, buffer and `recurrent` agree; among modules, only the acting one has to be recurrent."""
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent.may_be_recurrent:
             raise ValueError(
@@ -107,7 +110,7 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
 
 
 def check_arguments(agent: Any) -> None:
-    """Refuse numbers and words outside what `DQN` says of them; the parts have been checked."""
+    """Check numbers and words against the ranges documented in `DQN`; the parts have been checked before."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
     check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)
@@ -137,10 +140,10 @@ def check_arguments(agent: Any) -> None:
 
 
 def check_start(agent: Any) -> None:
-    """Refuse a `replay_start_size` that the replay buffer never reaches; offline agents ask when a run online begins.
+    """Check that the replay buffer can reach `replay_start_size`; offline agents check it when an online run begins.
 
     Raises:
-        ValueError: If it is so.
+        ValueError: If it cannot.
     """
     start, capacity = agent.replay_start_size, getattr(agent.replay_buffer, "capacity", None)
     if capacity is not None and start > capacity:
@@ -152,12 +155,12 @@ def _has(part: Any, *names: str) -> bool:
 
 
 def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Refuse what is no such part, and parts that do not fit together.
+    """Check that all parts have the expected types and fit together.
 
     Args:
         agent: The agent, which has the other parts as attributes.
         modules: The modules that learn, by argument.
-        optimizers: Their optimisers, likewise.
+        optimizers: Their optimisers, by argument.
     """
     normalizer = agent.obs_normalizer
     fits = normalizer is None or isinstance(normalizer, EmpiricalNormalization)
@@ -176,10 +179,10 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
 
 
 def listed(argument: str, parts: Any) -> dict[str, Any]:
-    """The parts of an argument that is a list of them, under names such as "q_funcs[0]".
+    """Return the parts of a list argument under names such as "q_funcs[0]".
 
     Raises:
-        TypeError: If it is no list, for instance a single part.
+        TypeError: If it is not a list, for instance a single part.
     """
     single = isinstance(parts, nn.Module) and not isinstance(parts, nn.ModuleList)  # a Sequential lists its layers
     if single or not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
@@ -190,12 +193,12 @@ def listed(argument: str, parts: Any) -> dict[str, Any]:
 def numbered(
     q_funcs: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Critics and their optimisers, by argument, under the names q_func1, q_func1_optimizer, ...
+    """Rename critics and their optimisers, given by argument, to q_func1, q_func1_optimizer, ...
 
     Raises:
-        TypeError: If one is no such part.
-        ValueError: If there are not as many of these as of those, or none, or one critic comes twice, or an optimiser
-            holds nothing of its critic, or an ensemble is one of several.
+        TypeError: If one has the wrong type.
+        ValueError: If the numbers of critics and optimisers differ or are 0, a critic occurs twice, an optimiser holds
+            no parameter of its critic, or an ensemble is not the only critic.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
         raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
@@ -214,7 +217,7 @@ def numbered(
 
 
 def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """`numbered` for agents that take two critics as arguments of their own and others in lists.
+    """Apply `numbered` for agents that take two critics as separate arguments and others in lists.
 
     If the first is an ensemble, the second and its optimiser may be None.
 

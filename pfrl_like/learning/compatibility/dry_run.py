@@ -1,4 +1,4 @@
-"""One trial of all parts on the first observation, so that what does not fit shows before the first update."""
+"""The dry run: calls all parts with the first observation, so that misfits are found before the first update."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -23,12 +23,12 @@ from pfrl_like.utils.recurrent import forward
 def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
     """Call `agent.try_parts` with two rows of an observation, unless the agent is an acting copy, which has no critics.
 
-    Networks and random streams keep nothing of it.
+    Networks and random streams are left unchanged.
 
     Args:
         agent: An `OffPolicyActorCritic`.
         obs: Features of the observation, [1, ...].
-        distribution: What the policy gives for it; actions are drawn from it.
+        distribution: Output of the policy for the observation; actions are drawn from it.
     """
     if any(getattr(agent, name, None) is None for name in agent.saved_attributes):
         return
@@ -41,14 +41,14 @@ def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
 
 
 def try_critics(agent: Any, batch: Batch) -> None:
-    """Ask the critics of an agent for values and losses.
+    """Compute the values and losses of an agent's critics.
 
     Args:
         agent: An `OffPolicyActorCritic`.
         batch: Two rows.
 
     Raises:
-        TypeError: If a critic gives something else than the agent learns from, naming it.
+        TypeError: If a critic's output has the wrong type; the error names the critic.
         ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
     """
     values = {}
@@ -65,18 +65,18 @@ def try_critics(agent: Any, batch: Batch) -> None:
 
 
 def tried_output(argument: str, module: nn.Module, batch: Batch, wanted: type, example: str | None = None) -> Any:
-    """Call a module with the observations of a batch and check what it gives.
+    """Call a module with the observations of a batch and check the type of its output.
 
     Args:
-        argument: What errors call it.
+        argument: Name of the module in error messages.
         module: The module.
         batch: The batch.
-        wanted: What it has to give.
-        example: What gives that, for the error.
+        wanted: Expected class of the output.
+        example: A module with such an output, for the error.
 
     Raises:
-        TypeError: If it gives something else.
-        ValueError: If it does not take the observations.
+        TypeError: If the output has another type.
+        ValueError: If the module does not take the observations.
     """
     with told_of(argument, batch):
         given = forward(module, batch.obs)[0]
@@ -86,7 +86,7 @@ def tried_output(argument: str, module: nn.Module, batch: Batch, wanted: type, e
 
 
 def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
-    """Two transitions, of which a recurrent agent has sequences of one step."""
+    """Return two transitions; for a recurrent agent, two sequences of one step."""
     obs = repeat_rows(obs, 2)
     reward = torch.zeros(2, device=agent.device)
     action = torch.cat([distribution.sample(), distribution.sample()])
@@ -97,7 +97,7 @@ def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
 
 
 def _check_atoms(values: Sequence[Any]) -> None:
-    """Refuse probabilities of different returns, of which none can be put in the place of another."""
+    """Check that all categorical critics have the same returns `z_values`, so that they can be compared."""
     atoms = [value.z_values for value in values if isinstance(value, DistributionalDiscreteActionValue)]
     if any(not torch.equal(atoms[0], other) for other in atoms[1:]):
         raise ValueError("probabilities of returns z_values that differ, expected the same v_min, v_max and n_atoms")
@@ -105,7 +105,7 @@ def _check_atoms(values: Sequence[Any]) -> None:
 
 @contextlib.contextmanager
 def told_of(parts: str, batch: Batch) -> Iterator[None]:
-    """Name some parts in an error that is raised within it."""
+    """Name some parts in errors that are raised within the context."""
     try:
         yield
     except (*MISFITS, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""What an agent is made of: which modules, optimisers, functions and numbers fit."""
+"""Checks of an agent's modules, optimisers, functions and numbers."""
 
 import inspect
 import numbers
@@ -16,22 +16,22 @@ from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.utils.checks import check_counts
 
-#: A part's name, the part, whether it fits, and what would.
+#: Name of a part, the part, whether it fits, and the expected part in words.
 Part = tuple[str, Any, bool, str]
 
 
 def check_keywords(agent: Any, base: type, keywords: Mapping[str, Any]) -> None:
-    """Refuse keywords that the constructor of a base class has not; its own error would name the base class.
+    """Reject keywords that the base class's constructor lacks; its own error would name the base class.
 
     Raises:
-        TypeError: Naming the class of the agent and the keyword.
+        TypeError: If there is one; the error names the agent's class and the keyword.
     """
     for name in keywords.keys() - inspect.signature(base).parameters.keys():
         raise TypeError(f"{type(agent).__name__} got an unexpected keyword argument {name!r}")
 
 
 def functions_of(agent: Any) -> list[Part]:
-    """The functions that an agent is made of."""
+    """Return the functions among an agent's parts, `phi` and `batch_states`."""
     return [
         ("phi", agent.phi, callable(agent.phi), "a function of one observation, or None"),
         ("batch_states", agent.batch_states, callable(agent.batch_states), "a function"),
@@ -39,15 +39,15 @@ def functions_of(agent: Any) -> list[Part]:
 
 
 def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *others: Part) -> None:
-    """Refuse what is no such part.
+    """Check the types of parts.
 
     Args:
         modules: The modules that learn, by argument.
-        optimizers: Their optimisers, likewise.
+        optimizers: Their optimisers, by argument.
         *others: Further parts.
 
     Raises:
-        TypeError: If one is something else.
+        TypeError: If one has the wrong type.
     """
     is_optimizer = torch.optim.Optimizer
     parts: list[Part] = [
@@ -57,16 +57,16 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
     ]
     for name, part, fits, expected in parts:
         if not fits:
-            came = " ".join(repr(part).split())  # in one line
+            came = " ".join(repr(part).split())  # on one line
             raise TypeError(f"{name} is {came:.80} ({type(part).__name__}), expected {expected}")
 
 
 def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Refuse attributes that are no numbers within their range (least, largest or None), both included.
+    """Check that attributes are numbers in their range (least, largest or None), both included.
 
     Raises:
-        TypeError: If one is no number.
-        ValueError: If one is outside.
+        TypeError: If one is not a number.
+        ValueError: If one is outside its range.
     """
     for name, (least, largest) in ranges.items():
         value = getattr(agent, name)
@@ -78,10 +78,10 @@ def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
 
 
 def check_positive(agent: Any, *names: str) -> None:
-    """Refuse attributes that are no numbers above 0.
+    """Check that attributes are numbers above 0.
 
     Raises:
-        TypeError: If one is no number.
+        TypeError: If one is not a number.
         ValueError: If one is not above 0.
     """
     check_numbers_in(agent, **dict.fromkeys(names, (0, None)))
@@ -91,25 +91,30 @@ def check_positive(agent: Any, *names: str) -> None:
 
 
 def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """The same, with None allowed."""
+    """Make the check of `check_numbers_in`, with None allowed."""
     check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})
 
 
 def check_max_grad_norm(agent: Any) -> None:
-    """Refuse a largest norm that is no positive number or None; 0 would let nothing learn."""
+    """Check that `max_grad_norm` is a positive number or None; 0 would stop all learning."""
     check_optional_numbers(agent, max_grad_norm=(0, None))
     if agent.max_grad_norm == 0:
         raise ValueError(f"max_grad_norm is {agent.max_grad_norm!r}, expected a positive number or None")
 
 
 def check_lengths(agent: Any, *names: str, optional: tuple[str, ...] = ()) -> None:
-    """Refuse attributes that are no positive integers; the `optional` ones may be None."""
+    """Check that attributes are positive integers; the `optional` ones may be None."""
     check_counts(**{name: getattr(agent, name) for name in names})
     check_counts(optional=True, **{name: getattr(agent, name) for name in optional})
 
 
 def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Refuse optimisers that would train nothing, and warn of those that hold more; the others as of `check_kinds`.
+    """Check that optimisers can train the modules; warn of parameters that belong to no module.
+
+    Args:
+        agent: The agent, whose logger is used.
+        modules: The modules that learn, by argument.
+        optimizers: Their optimisers, by argument.
 
     Raises:
         TypeError: If the step of one needs a closure.
@@ -134,7 +139,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
             )  # fmt: skip
 
 
-#: Classes that say of which kind the actions are.
+#: Kind of the actions, by class of a network's output.
 _KINDS: dict[type, str] = {
     DiscreteActionValue: "discrete", Categorical: "discrete", ProductOfCategoricals: "discrete",
     QuadraticActionValue: "continuous",
@@ -142,10 +147,10 @@ _KINDS: dict[type, str] = {
 
 
 def check_takes_state(argument: str, module: nn.Module) -> None:
-    """Refuse a Q-function of state and action where one of the state is needed.
+    """Reject a Q-function of state and action where one of the state is needed.
 
     Raises:
-        TypeError: Naming the argument.
+        TypeError: If it is one; the error names the argument.
     """
     if isinstance(module, StateActionQFunction):
         raise TypeError(
@@ -155,15 +160,15 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
 
 
 def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
-    """Refuse an explorer of other actions than the agent's.
+    """Check that an explorer is made for the agent's kind of actions.
 
     Args:
         explorer: The explorer.
-        kind: "discrete", "continuous", or None if that is not known.
-        chosen_by: What gives these actions, for the message.
+        kind: "discrete", "continuous", or None if the kind is not known.
+        chosen_by: The part that determines the kind, for the message.
 
     Raises:
-        TypeError: If it is one of the library's that are made for the other kind.
+        TypeError: If it is an explorer of this library for the other kind.
     """
     kinds = explorer.action_kinds if isinstance(explorer, Explorer) else ()
     if kind is None or not kinds or kind in kinds:
@@ -179,18 +184,18 @@ def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
 
 
 def kind_of_actions(output: Any) -> str | None:
-    """Whether what a network gives is about "discrete" or "continuous" actions; None if that is not known."""
+    """Return the kind of actions that a network's output belongs to, "discrete" or "continuous"; None if not known."""
     return next((kind for base, kind in _KINDS.items() if isinstance(output, base)), None)
 
 
 def check_one_form(values: Mapping[str, Any]) -> None:
-    """Refuse critics of different forms, whose values cannot be compared.
+    """Check that all critics have outputs of the same class, so that their values can be compared.
 
     Args:
-        values: What each gives, by name.
+        values: The critics' outputs, by name.
 
     Raises:
-        TypeError: Naming two of them.
+        TypeError: If two differ; the error names them.
     """
     first, *others = values
     for name in others:
@@ -205,17 +210,17 @@ def check_one_form(values: Mapping[str, Any]) -> None:
 def check_distribution(
     argument: str, given: Any, *, densities: bool, reparametrised: bool = False, instead: str = "DiscreteSAC"
 ) -> None:
-    """Refuse a policy whose distributions cannot be learnt.
+    """Check that the losses can be computed with a policy's distributions.
 
     Args:
-        argument: What errors call the policy.
-        given: What it gives.
-        densities: Whether log-probabilities are needed.
-        reparametrised: Whether gradients have to flow through samples.
-        instead: What to use for discrete actions.
+        argument: Name of the policy in error messages.
+        given: Output of the policy.
+        densities: True if log-probabilities are needed.
+        reparametrised: True if gradients have to flow through samples.
+        instead: Agent to recommend for discrete actions.
 
     Raises:
-        TypeError: Naming the argument.
+        TypeError: If they cannot be; the error names the argument.
     """
     name = type(given).__name__
     if not isinstance(given, Distribution):

@@ -1,4 +1,4 @@
-"""Which policies and datasets fit which spaces."""
+"""Checks of policies and datasets against action spaces."""
 
 import re
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ Bounds = tuple[Any, Any]
 
 
 def check_policy_fits(distribution: Any, action_space: Any, argument: str = "policy") -> None:
-    """Refuse an environment whose actions are not those of a policy.
+    """Check that a policy's actions fit an environment.
 
     Args:
-        distribution: What the policy gives for some observation.
-        action_space: The environment's; one of no known kind passes.
-        argument: What errors call the policy.
+        distribution: Output of the policy for any observation.
+        action_space: Action space of the environment; a space of unknown kind passes.
+        argument: Name of the policy in error messages.
 
     Raises:
-        TypeError: If discrete actions meet continuous ones.
-        ValueError: If the number or shape of actions differs, or they are not counted from 0.
+        TypeError: If the actions of the two are of different kinds.
+        ValueError: If the number or shape of actions differs, or the environment's first action is not 0.
     """
     kind = space_kind(action_space)
     if kind == "other":
@@ -62,13 +62,14 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
 
 
 def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
-    """Bounds of a policy's actions, None if there are none or they are not known.
+    """Return the bounds of a policy's actions, None if there are none or they are not known.
 
-    They are known of squashed Gaussians, and of rows of layers that end in Tanh or BoundByTanh and a DeterministicHead.
+    They are known for squashed Gaussians, and for sequences of layers that end in Tanh or BoundByTanh and a
+    DeterministicHead.
 
     Args:
         policy: The policy.
-        distribution: What it gives for some observation.
+        distribution: Output of the policy for any observation.
     """
     if isinstance(distribution, SquashedGaussian):
         return -1.0, 1.0
@@ -81,11 +82,11 @@ def bounds_of(policy: Any, distribution: Any) -> Bounds | None:
 
 
 def bounds_that_differ(bounds: Mapping[str, Bounds | None], action_space: Any) -> str:
-    """What is to be told of actions in other bounds than those of an environment; nothing if there are none.
+    """Return a warning if actions are kept in other bounds than the environment's; empty if not.
 
     Args:
-        bounds: Least and largest actions, None if not known, by what keeps to them, as in "policy".
-        action_space: The environment's.
+        bounds: Least and largest actions, None if not known, by the part that keeps them, such as "policy".
+        action_space: Action space of the environment.
     """
     if space_kind(action_space) != "box":
         return ""
@@ -107,7 +108,7 @@ _WAY_OUT = "give these bounds, or wrap it in NormalizeActionSpace if [-1, 1] mea
 
 
 def _layers(module: Any) -> list[Any]:
-    """The layers of a module that has them in a row, otherwise the module itself."""
+    """Return the layers of a `Sequential`, flattened; otherwise the module alone."""
     return [layer for part in module for layer in _layers(part)] if isinstance(module, nn.Sequential) else [module]
 
 
@@ -120,16 +121,16 @@ _NO_INDEX = re.compile(r"index (-?\d+) is out of bounds for dimension \d+ with s
 
 
 def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
-    """Refuse a dataset whose actions are not those of the agent; warn of those that its policy cannot give.
+    """Check that a dataset's actions fit the agent; warn of actions that its policy cannot produce.
 
     Args:
         agent: The agent, which learns from minibatches.
         dataset: The dataset.
-        n_frames: How many images are stacked.
+        n_frames: Number of stacked images.
 
     Raises:
         TypeError: If actions are of another kind.
-        ValueError: If continuous ones are of another size, or there are more discrete ones than the agent has, or
+        ValueError: If continuous actions have another size, there are more discrete actions than the agent has, or
             observations do not fit.
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
@@ -138,14 +139,14 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
 
 
 def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
-    """Name the action, if that is what torch complains of: it knows of an index only.
+    """Name the unknown action if it caused torch's error, which mentions only an index.
 
     Args:
         batch: The minibatch that could not be learnt from.
-        error: What torch raised.
+        error: The error that torch raised.
 
     Raises:
-        ValueError: If a discrete action in it is none that the networks know.
+        ValueError: If the minibatch holds a discrete action that the networks do not have.
     """
     found, action = _NO_INDEX.search(str(error)), batch.action
     if (
@@ -160,16 +161,16 @@ def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
 
 
 def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
-    """Refuse a dataset of actions of the other kind.
+    """Check that a dataset's actions are of the agent's kind.
 
     Args:
         agent: The agent.
         dataset: The dataset.
-        discrete: Whether the agent's actions are.
-        others: What is made for actions of the other kind.
+        discrete: True if the agent's actions are discrete.
+        others: Agents for actions of the other kind, for the error.
 
     Raises:
-        TypeError: If the dataset has such.
+        TypeError: If the dataset's actions are of the other kind.
     """
     if dataset.is_action_discrete() != discrete:
         ours, theirs = ("discrete", "continuous") if discrete else ("continuous", "discrete")
@@ -177,15 +178,15 @@ def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
 
 
 def check_size(agent: Any, dataset: Any, size: int) -> None:
-    """Refuse a dataset of more discrete actions than an agent has, or of continuous ones of another size.
+    """Check the number of a dataset's discrete actions, or the size of its continuous ones.
 
     Args:
-        agent: The agent, whose actions are of the kind of the dataset's.
+        agent: The agent, whose actions are of the same kind as the dataset's.
         dataset: The dataset.
-        size: How many discrete actions the agent has, or numbers of a continuous one.
+        size: Number of the agent's discrete actions, or size of a continuous one.
 
     Raises:
-        ValueError: If the dataset has such.
+        ValueError: If the dataset has more discrete actions than the agent, or continuous ones of another size.
     """
     name, found = type(agent).__name__, dataset.get_action_size()
     if dataset.is_action_discrete():
@@ -196,7 +197,7 @@ def check_size(agent: Any, dataset: Any, size: int) -> None:
 
 
 def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) -> None:
-    """Say that a policy of continuous actions cannot give some of the dataset's."""
+    """Log a warning if a policy of continuous actions cannot produce some of the dataset's actions."""
     actions = dataset.actions
     lowest, highest = actions.min(0), actions.max(0)
     left = {

@@ -1,1 +1,1 @@
-"""Methods of PFRL's agents that a subclass may override: their table, how they are found, and what calls them."""
+"""Methods of PFRL's agents that a subclass may override: their table, their detection, and the code that calls them."""

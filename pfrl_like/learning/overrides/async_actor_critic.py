@@ -1,4 +1,4 @@
-"""Updates of A3C and ACER by the methods of PFRL's agents that a subclass overrides."""
+"""Updates of A3C and ACER with the methods of PFRL's agents that a subclass overrides."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,21 +16,22 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: PFRL's methods of ACER that make up an update, on policy and from replay.
+#: PFRL's methods of ACER that make up an update, on-policy and from replay.
 _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """Learn after `t_max` steps or at an episode's end, where methods of PFRL's are overridden.
+    """Learn after `t_max` steps or at an episode's end, with overridden methods of PFRL's agent.
 
     Args:
         agent: An A3C or ACER.
-        batch: The steps, features.
-        raw_obs: The observations that they are features of.
-        env: Number of the environment that they were made in.
+        batch: The steps, with features.
+        raw_obs: The raw observations of these features.
+        env: Index of the steps' environment.
 
     Raises:
-        NonFiniteError: As of `checked_after_hooks`; `batch` of the error holds the steps.
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
+            message says that earlier optimiser steps of the methods stay; `batch` of the error holds the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -49,7 +50,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
 
 def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
-    """Call overridden methods, which make at least so many updates from a batch of features."""
+    """Call overridden methods, which count as at least `least` updates, with a batch of features."""
     updates, agent.hooked_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
@@ -61,7 +62,7 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             agent.logger.error("update %d was refused: %s", agent.optim_t + 1, error)
             error.batch = batch
         raise
-    if agent.optim_t == updates:  # our `learn`, which counts and reports, was not called
+    if agent.optim_t == updates:  # `learn` of this library, which counts and reports, was not called
         made = max(agent.hooked_updates, least)
         agent.optim_t += made
         for name in ("value", "entropy"):
@@ -70,19 +71,19 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
 
 
 def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """`loss` of a batch of features, which leaves the random streams where they are."""
+    """Return `loss` of a batch of features without advancing the random streams."""
     with isolated_rng():
         loss: tuple[Tensor, Tensor, dict[str, Tensor]] = agent.loss(batch)
     return loss
 
 
 def update_takes_batch(agent: Any) -> bool:
-    """True if `update` is overridden in our form."""
+    """Return True if `update` is overridden in the form `update(batch, ...)`."""
     return "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:
-    """The steps that an agent is learning from, as its attributes hold them: our body's argument.
+    """Return the steps that an agent is learning from, built from its attributes, for the default method bodies.
 
     Args:
         agent: An A3C or ACER.
@@ -90,7 +91,7 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
             returned.
 
     Raises:
-        TypeError: If the agent does not learn by an overridden method just now.
+        TypeError: If the agent is not learning with an overridden method.
     """
     if isinstance(statevar, Batch):
         return statevar
@@ -112,7 +113,7 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
 
 
 def forget_steps(agent: Any) -> None:
-    """PFRL's `init_history_data_for_online_update`: begin all that is kept of the last steps anew."""
+    """Clear the records of the last steps; this is PFRL's `init_history_data_for_online_update`."""
     agent.past_obs, agent.past_action, agent.past_recurrent_state = {}, {}, {}
     agent.past_actions, agent.past_rewards, agent.past_values = {}, {}, {}
     agent.past_action_distrib, agent.past_action_values, agent.past_avg_action_distrib = {}, {}, {}
@@ -123,7 +124,7 @@ def forget_steps(agent: Any) -> None:
 
 
 def update_on_policy(agent: Any, statevar: Any) -> None:
-    """Our body of ACER's `update_on_policy`; argument as of `batch_of_steps`."""
+    """Default body of ACER's `update_on_policy`; see `batch_of_steps` for the arguments."""
     if agent.disable_online_update:
         return
     batch = batch_of_steps(agent, statevar)
@@ -141,7 +142,7 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
 
 
 def lay_out_outputs(agent: Any) -> None:
-    """Give an ACER what its models say of each of the last steps, as PFRL keeps it when it acts."""
+    """Set the attributes of an ACER to its models' outputs for each of the last steps, as PFRL does when it acts."""
     outputs = _outputs(agent, agent.hooked_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
@@ -149,7 +150,7 @@ def lay_out_outputs(agent: Any) -> None:
 
 
 def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """An update of ACER from replay by overridden methods of PFRL's; our own if they are of another kind.
+    """Update ACER from replay with overridden methods of PFRL's agent, or with `update` if none of them is overridden.
 
     Args:
         agent: The ACER.
@@ -188,9 +189,9 @@ def _update_from_replay(agent: Any) -> None:
 
 
 def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Our body of ACER's `update` with PFRL's arguments: a step on `compute_loss`.
+    """Default body of ACER's `update` with PFRL's arguments: a step on `compute_loss`.
 
-    Called once more in an update, it takes what the models say of the same steps by then.
+    A second call in the same update recomputes the models' outputs for the same steps.
 
     Args:
         agent: The ACER.
@@ -200,7 +201,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
         No errors, [0], and the loss.
 
     Raises:
-        TypeError: If the agent does not learn by an overridden method just now.
+        TypeError: If the agent is not learning with an overridden method.
     """
     if agent.hooked_batch is None:
         raise TypeError(f"update takes a batch, got {', '.join(steps)}: PFRL's arguments come within an update alone")
@@ -208,13 +209,13 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
         steps = {**steps, **_outputs(agent, agent.hooked_batch, steps["t_start"])}
     loss = given_loss(agent, "compute_loss", **steps)
     agent.step_shared(loss)
-    copy_grad(agent.shared_model, agent.model)  # as PFRL leaves them
+    copy_grad(agent.shared_model, agent.model)  # as PFRL does
     agent.hooked_updates += 1
     return loss.new_zeros(0), {"loss": loss.detach()}
 
 
 def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]]:
-    """The outputs of the models for each step of a sequence, by PFRL's names and by time, from `t_start` on."""
+    """Return the models' outputs for each step of a sequence, by PFRL's names and by time, starting at `t_start`."""
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):

@@ -12,12 +12,13 @@ from pfrl_like.utils.recurrent import sequence_of_rows
 
 
 class ColumnsOfBatch(dict[str, Any]):
-    """A minibatch under the keys of PFRL's `batch_experiences`, of which values may be changed.
+    """A minibatch under the keys of PFRL's `batch_experiences`; its values may be changed.
 
-    `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount` (gamma**n; gamma where the n
-    steps ended in a terminal state), rows as in the batch; of sequences `state` and `next_state` are lists with a
-    tensor for each sequence, and there are `recurrent_state` and `next_recurrent_state`. `weights` of prioritised
-    replay, `next_action` and `action_mask`, `next_action_mask` are there if the batch has them.
+    The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount` (gamma**n; gamma
+    where the n steps ended in a terminal state). The rows are those of the batch. For sequences, `state` and
+    `next_state` are lists with a tensor for each sequence, and there are also `recurrent_state` and
+    `next_recurrent_state`. If the batch has them, there are also `weights` of prioritised replay, `next_action`,
+    `action_mask` and `next_action_mask`.
 
     Args:
         batch: Minibatch of features.
@@ -42,14 +43,14 @@ class ColumnsOfBatch(dict[str, Any]):
         self._given = dict(columns)
 
     def to_batch(self) -> Batch:
-        """The batch, with the columns that were changed."""
+        """Return the batch with the changed columns."""
         names = {**_FIELDS, "state": "obs", "action": "action", "reward": "reward", "next_state": "next_obs"}
         names |= {name: name for name in ("recurrent_state", "next_recurrent_state") if name in self}
         changed = {field: self[name] for name, field in names.items() if self.get(name) is not self._given.get(name)}
         return self.batch.replace(discount=self["discount"] * (1 - self["is_state_terminal"]), **changed)
 
 
-#: Columns that a batch need not have.
+#: Optional columns of a batch, by PFRL's keys.
 _FIELDS = {
     "weights": "weight",
     "next_action": "next_action",
@@ -59,10 +60,10 @@ _FIELDS = {
 
 
 def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
-    """The minibatch that a method of PFRL's is given, as a `Batch`.
+    """Return the minibatch argument of a method of PFRL's agent as a `Batch`.
 
     Args:
-        columns: A `Batch`, a `ColumnsOfBatch`, or what `batch_experiences` gives.
+        columns: A `Batch`, a `ColumnsOfBatch`, or the result of `batch_experiences`.
 
     Raises:
         TypeError: If it is something else, or holds sequences of `batch_recurrent_experiences`.
@@ -86,10 +87,10 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
 
 
 def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
-    """A minibatch of raw observations as `sample` would give it, a list of items, each of n transition dicts.
+    """Return a minibatch of raw observations in the form of `sample`: a list of items, each of n transition dicts.
 
-    The first dict of an item has the sum of its n rewards, the last one the next observation. Sequences are items of
-    as many steps.
+    The first dict of an item has the sum of its n rewards, the last one the next observation. A sequence is one item
+    with a dict for each of its steps.
 
     Args:
         batch: Transitions or sequences.
@@ -137,7 +138,7 @@ def _sequences(steps: list[dict[str, Any]], batch: Batch) -> list[list[dict[str,
 
 
 def _by_sequence(packed: Any, batch: Batch) -> Any:
-    """Rows of sequences, packed time first, as a list with a tensor for each sequence; else the rows as they are."""
+    """Split packed rows into a list with a tensor for each sequence; rows of transitions are returned unchanged."""
     if batch.lengths is None:
         return packed
     order = _rows_of_sequences(batch.lengths)
@@ -145,5 +146,5 @@ def _by_sequence(packed: Any, batch: Batch) -> Any:
 
 
 def _rows_of_sequences(lengths: Tensor) -> Sequence[Tensor]:
-    """The packed rows of each sequence, in the order of its steps."""
+    """Return the packed rows of each sequence, in the order of its steps."""
     return torch.split(sequence_of_rows(lengths).argsort(stable=True), lengths.tolist())

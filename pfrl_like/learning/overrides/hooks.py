@@ -1,4 +1,4 @@
-"""The methods of PFRL 0.4's agents that a subclass may override: their table, and how overridden ones are found."""
+"""The methods of PFRL 0.4's agents that a subclass may override: their table, and the detection of overrides."""
 
 import functools
 import inspect
@@ -17,12 +17,12 @@ class Hook(NamedTuple):
     """A method of one of PFRL's agents.
 
     Attributes:
-        owner: The agent class.
-        name: The method.
-        arguments: PFRL's arguments, beside `self`.
-        outcome: "called": as PFRL calls it. "adapted": called with PFRL's arguments, in the place of a part of our
-            step. "refused": an override is a TypeError.
-        replacement: What to override instead, if it is refused.
+        owner: Name of the agent class.
+        name: Name of the method.
+        arguments: PFRL's arguments, without `self`.
+        outcome: "called": called as in PFRL. "adapted": called with PFRL's arguments, in place of a part of an update
+            of this library. "refused": an override is a TypeError.
+        replacement: Method to override instead, if it is refused.
     """
 
     owner: str
@@ -32,7 +32,7 @@ class Hook(NamedTuple):
     replacement: str = ""
 
     def refusal(self, overrider: str) -> TypeError:
-        """The error of an override that is refused.
+        """Return the error for an override that is refused.
 
         Args:
             overrider: Name of the class that overrides, or of the agent's class.
@@ -72,7 +72,7 @@ def _refused(owner: str, **hooks: tuple[str, str]) -> list[Hook]:
     return [Hook(owner, name, arguments, "refused", instead) for name, (arguments, instead) in hooks.items()]
 
 
-#: What agents of several environments, and those of one, do in training and in evaluation.
+#: Methods for training and for evaluation, of agents of several environments, then of agents of one.
 _ACTING_AND_OBSERVING = {
     "_batch_act_train": ("batch_obs", _ACT),
     "_batch_act_eval": ("batch_obs", _ACT),
@@ -85,7 +85,7 @@ _ACTING_AND_OBSERVING_ALONE = {
     "_observe_train": ("obs, reward, done, reset", _OBSERVE_ONE),
     "_observe_eval": ("obs, reward, done, reset", _OBSERVE_ONE),
 }
-#: Of PPO and TRPO.
+#: Methods of PPO and TRPO.
 _COLLECTING = {
     **_ACTING_AND_OBSERVING,
     "_initialize_batch_variables": ("num_envs", "batch_act(batch_obs)"),
@@ -94,7 +94,7 @@ _COLLECTING = {
     "_update_obs_normalizer": ("dataset", "normalized_anew(episodes, steps)"),
 }
 
-#: All of them.
+#: Table of all methods.
 HOOKS: tuple[Hook, ...] = (
     *_called("OffPolicyAgent", update="experiences, errors_out=None"),  # of DQN, DDPG, TD3 and SoftActorCritic
     *_called("DQN", update_from_episodes="episodes, errors_out=None"),
@@ -191,7 +191,7 @@ HOOKS: tuple[Hook, ...] = (
         init_history_data_for_online_update="",
     ),
     *_refused("ACER", **_ACTING_AND_OBSERVING_ALONE),
-    # Variants of ours whose update has more parts than the hooks of the agent that they extend.
+    # Variants of this library whose update has more parts than the hooks of the agent that they extend.
     *_refused(
         "BEAR",
         update_q_func=("batch", "critics_step(batch, step)"),
@@ -200,7 +200,7 @@ HOOKS: tuple[Hook, ...] = (
     ),
 )
 
-#: Names of all of them.
+#: Names of all methods in the table.
 NAMES = frozenset(hook.name for hook in HOOKS)
 
 
@@ -208,16 +208,16 @@ _PACKAGE = __name__.partition(".")[0]
 
 #: Rows of the table by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
-#: Those that are called at every step, and need no indirection.
+#: Methods that are called at every step and need no indirection.
 _DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
-    """A method of an agent that PFRL's users override: assigning it to an instance counts, or is refused.
+    """A method of an agent that PFRL's users override; assigning it to an instance is an override, too, or is refused.
 
     Args:
         hook: Its row of the table.
-        function: Its body here; None if it is refused.
+        function: Its default body; None if an override is refused.
     """
 
     def __init__(self, hook: Hook, function: Callable[..., Any] | None) -> None:
@@ -241,7 +241,7 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
-        if isinstance(value, MethodType) and value.__self__ is agent:  # pickled, it would be found again by its name
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickling would find it again by its name
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent.overridden_hooks = agent.overridden_hooks | {self.hook.name}
@@ -255,15 +255,16 @@ class HookMethod:
 
 
 class HookType(ABCMeta):
-    """Class of agent classes: knows, once a class is made, which of PFRL's methods it overrides.
+    """Metaclass of agents, which records the methods of PFRL's agents that a class overrides.
 
     Attributes:
-        overridden_hooks: Names of the methods of the table that the class overrides and that are called; `update` of
-            agents with a replay buffer is among them only in PFRL's form, with another first argument than `batch`. An
-            agent that a method was assigned to has an attribute of its own of this name.
+        overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
+            with a replay buffer is among them only in PFRL's form, with another first argument than `batch`. An agent
+            with methods assigned to the instance has its own attribute of this name.
 
     Raises:
-        TypeError: If a class overrides, or is assigned, a method that is not called here. It names the replacement.
+        TypeError: If a class overrides, or is assigned, a method that is not called here. The error names the
+            replacement.
     """
 
     overridden_hooks: frozenset[str]
@@ -280,7 +281,7 @@ class HookType(ABCMeta):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is taken back
+        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is undone
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
         super().__setattr__(name, value)
@@ -308,12 +309,12 @@ def _resolve_all(cls: HookType) -> None:
 
 
 def resolve_hooks(cls: HookType) -> None:
-    """Find which hooks a class overrides, and give its `update` what it takes.
+    """Find the hooks that a class overrides, and adapt the arguments of its `update`.
 
-    Constructors call it again, for a mix-in may have been given a method since the class was made.
+    Constructors call it again, because a mix-in may have got a method since the class was made.
 
     Raises:
-        TypeError: If it overrides a method that is not called here.
+        TypeError: If the class overrides a method that is not called here.
     """
     found = set()
     for hook in _hooks_of(cls):
@@ -333,7 +334,7 @@ def resolve_hooks(cls: HookType) -> None:
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """The rows of the table that hold for a class: of each name that of the nearest class of this package."""
+    """Yield the rows of the table that apply to a class: for each name, that of the nearest class of this package."""
     seen = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
@@ -344,7 +345,7 @@ def _hooks_of(cls: type) -> Iterator[Hook]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """True for a method that is not of this package, by where its code stands: a wrapper has the module of another."""
+    """Return True if a method's code is outside this package; a wrapper has the module of another function."""
     if isinstance(value, HookMethod):
         return False
     module = getattr(value, "__globals__", {}).get("__name__", "")
@@ -356,12 +357,12 @@ def _is_ours(cls: type) -> bool:
 
 
 def arguments_of(function: Callable[..., Any]) -> list[str]:
-    """Names of the arguments of a function, with `self` unless it is bound."""
+    """Return the names of a function's arguments, with `self` unless it is bound."""
     return [*inspect.signature(function).parameters]
 
 
 def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:
-    """An `update` of PFRL's form that may also be called with a `Batch`, as offline runners and learners do."""
+    """Return an `update` of PFRL's form that also takes a `Batch`, as offline runners and learners pass."""
 
     @functools.wraps(update)
     def given_experiences(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Updates and choices of replay agents by the methods of PFRL's agents that a subclass overrides."""
+"""Updates and action selection of replay agents with the methods of PFRL's agents that a subclass overrides."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:
-    """Refuse `compile=True` of an agent that overrides a method of PFRL's, or is recurrent.
+    """Check that an agent with `compile=True` overrides no method of PFRL's agents and is not recurrent.
 
     Raises:
-        TypeError: Naming the methods.
+        TypeError: If it overrides methods; the error names them.
         ValueError: If the agent is recurrent.
     """
     if compile and agent.overridden_hooks:
@@ -35,10 +35,10 @@ def check_not_compiled(agent: Any, compile: bool) -> None:
 
 
 def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """One update of an actor-critic by PFRL's methods, of which some are overridden.
+    """Make one update of an actor-critic with PFRL's methods, of which some are overridden.
 
     Args:
-        agent: Has `update_through_hooks`, which calls them as PFRL's `update` does.
+        agent: The agent; its `update_through_hooks` calls the methods as PFRL's `update` does.
         batch: Minibatch of features.
 
     Returns:
@@ -46,7 +46,7 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
     Raises:
         NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter or TD error after
-            those of the overridden methods. Optimiser steps before stay.
+            the steps of overridden methods. Earlier optimiser steps stay.
     """
     agent.last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
@@ -62,15 +62,15 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
 
 @contextlib.contextmanager
 def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Iterator[None]:
-    """Within it overridden methods may step the optimisers; then the parameters are checked.
+    """Check the parameters after the context, in which overridden methods may make optimiser steps.
 
     Args:
-        agent: Has the names of the methods.
-        params: Parameters that they move, by the name that an error gives them.
+        agent: The agent, whose `overridden_hooks` names the methods.
+        params: Parameters that the methods change, by their name in errors.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter in the end. It says
-            that optimiser steps of the methods before stay.
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
+            message says that earlier optimiser steps of the methods stay.
     """
     try:
         yield
@@ -78,14 +78,14 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
             if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
                 raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
     except NonFiniteError as error:
-        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # which may be assigned to the agent
+        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # `update` may be assigned to the agent
         text = f"{error}; optimiser steps that {names} made before cannot be taken back"
         raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Within it `hooked_batch` of the agent is the minibatch that an overridden method, or its own body, is given."""
+    """Set the agent's `hooked_batch` within the context to the minibatch for overridden methods and default bodies."""
     before = agent.hooked_batch
     agent.hooked_batch = batch
     try:
@@ -99,7 +99,7 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
 
 
 def own_step(agent: Any) -> StepsOfUpdate:
-    """The steps that a method's own body makes: those of the update that runs, else new ones."""
+    """Return the gradient steps for a default method body: those of the running update, or else new ones."""
     if agent.hooked_batch is None or not isinstance(agent.last_steps, StepsOfUpdate):
         agent.last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent.last_steps
@@ -110,9 +110,9 @@ def own_step(agent: Any) -> StepsOfUpdate:
 
 
 def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """`loss` of a DQN whose `_compute_loss` is overridden: its loss, with our TD errors and values.
+    """Return `loss` of a DQN whose `_compute_loss` is overridden: the method's loss, with our TD errors and values.
 
-    The TD errors are those that the override has put into `errors_out`, if it has.
+    If the override fills `errors_out`, these are the TD errors.
     """
     errors: list[float] | None = None if batch.weight is None else []
     with within_hook(agent, batch):
@@ -125,7 +125,7 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
 
 
 def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
-    """The loss that an overridden method gives, a scalar.
+    """Return the loss computed by an overridden method, a scalar.
 
     Args:
         agent: The agent.
@@ -134,7 +134,7 @@ def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
         kwargs: Its arguments by name.
 
     Raises:
-        TypeError: If it gives something else than one number that a gradient flows from.
+        TypeError: If the result is not a single number with a gradient.
     """
     loss = getattr(agent, method)(*args, **kwargs)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
@@ -147,7 +147,7 @@ def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
 
 
 def overridden_target(agent: Any) -> Any:
-    """The `target` of a DQN whose `_compute_target_values` is overridden."""
+    """Return the `target` of a DQN whose `_compute_target_values` is overridden."""
 
     def target(value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         wanted: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
@@ -157,10 +157,10 @@ def overridden_target(agent: Any) -> Any:
 
 
 def takes_experiences(agent: Any) -> bool:
-    """True if `update` or, for sequences, `update_from_episodes` is overridden and takes lists of transition dicts.
+    """Return True if an overridden `update`, or `update_from_episodes`, takes lists of transition dicts.
 
-    A function that is assigned to one agent as its `update` does if its first argument is called `experiences`; PFRL
-    itself calls no function that is assigned so.
+    A function assigned to one agent as its `update` takes them if its first argument is called `experiences`; PFRL
+    never calls a function that is assigned in this way.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent.overridden_hooks:
         return True
@@ -171,13 +171,14 @@ def takes_experiences(agent: Any) -> bool:
 
 
 def update_by_experiences(agent: Any) -> None:
-    """Sample in PFRL's form and update by the overridden `update` or `update_from_episodes`.
+    """Sample in PFRL's form and call the overridden `update` or `update_from_episodes`.
 
-    An update that it has not counted, in `optim_t`, is counted. Errors of prioritised items that the override has not
-    written back are those of our loss after the update.
+    If the override has not counted its update in `optim_t`, the update is counted. If it has not written back the
+    errors of prioritised items, the errors of our loss after the update are used.
 
     Raises:
-        NonFiniteError: As of `checked_after_hooks`.
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
+            message says that earlier optimiser steps of the methods stay.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
@@ -196,5 +197,5 @@ def update_by_experiences(agent: Any) -> None:
             buffer.update_errors(agent.td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_priorities(np.zeros(0, np.int64), [])  # it may wait for errors, which will not come
+            buffer.update_priorities(np.zeros(0, np.int64), [])  # the buffer may wait for errors, which will not come
         raise

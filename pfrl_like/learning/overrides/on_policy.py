@@ -1,4 +1,4 @@
-"""Updates of PPO, A2C and REINFORCE by the methods of PFRL's agents that a subclass overrides."""
+"""Updates of PPO, A2C and REINFORCE with the methods of PFRL's agents that a subclass overrides."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ from pfrl_like.utils.checks import warn_once
 
 
 def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """`loss` of a PPO whose `_lossfun` is overridden, with that one's loss.
+    """Return `loss` of a PPO whose `_lossfun` is overridden, computed by that method.
 
     Args:
         agent: The PPO.
-        distribution: What its model gives for the batch.
-        value: Likewise, [N].
+        distribution: The model's distribution for the batch.
+        value: The model's values for the batch, [N].
         batch: Minibatch of features.
 
     Returns:
@@ -47,17 +47,18 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
 
 
 def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-    """`learn` of an A2C whose `update` or `_compute_returns` is overridden.
+    """Make `learn` of an A2C whose `update` or `_compute_returns` is overridden.
 
     Args:
-        agent: The A2C; an `update` whose first argument is called `batch` is given a `Batch`.
-        episodes: What was collected, features.
+        agent: The A2C. If the first argument of its `update` is called `batch`, it gets a `Batch`.
+        episodes: The collected steps, with features.
 
     Returns:
-        What `update` gives; advantages of 0 and no statistics if that is nothing, as of PFRL's.
+        The result of `update`; if that is None, as in PFRL, advantages of 0 and no statistics.
 
     Raises:
-        NonFiniteError: As of `checked_after_hooks`.
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
+            message says that earlier optimiser steps of the methods stay.
     """
     updates, agent.hooked_episodes = agent.n_updates, episodes
     try:
@@ -75,11 +76,11 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
 
 
 def _lay_out_rollout(agent: Any, episodes: Any) -> None:
-    """Give an A2C the attributes that PFRL's `update` reads, of what was collected.
+    """Set the attributes of an A2C that PFRL's `update` reads, from the collected steps.
 
     Raises:
-        ValueError: If it is not as many steps of as many environments as the agent was built for.
-        TypeError: If observations are no single array.
+        ValueError: If the numbers of steps or environments differ from those that the agent was built for.
+        TypeError: If observations are not a single array.
     """
     steps, n_steps, n_envs = episodes.steps, agent.update_steps, agent.num_processes
     ends = np.cumsum(episodes.lengths)
@@ -113,10 +114,10 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
 
 
 def episodes_of_rollout(agent: Any) -> Any:
-    """The steps that an A2C has collected, as the attributes of PFRL's `update` hold it: our body of `update()`.
+    """Return the collected steps as held by the attributes of PFRL's `update`: the default body of A2C's `update()`.
 
     Raises:
-        TypeError: If the agent does not learn by an overridden `update()` just now.
+        TypeError: If the agent is not learning with an overridden `update()`.
     """
     given = agent.hooked_episodes
     if given is None:
@@ -148,7 +149,7 @@ def episodes_of_rollout(agent: Any) -> Any:
 
 
 def fill_returns(agent: Any, next_value: Tensor) -> None:
-    """PFRL's `_compute_returns`: fill `returns` of an A2C from its `rewards`, `masks` and `value_preds`.
+    """Fill `returns` of an A2C from its `rewards`, `masks` and `value_preds`; this is PFRL's `_compute_returns`.
 
     Args:
         agent: The A2C.
@@ -162,12 +163,12 @@ def fill_returns(agent: Any, next_value: Tensor) -> None:
 
 
 def _by_time(agent: Any, column: Tensor) -> Tensor:
-    """A column with a row for each step, one environment after the other, as [T, P, ...]."""
+    """Reshape a column with a row for each step, one environment after the other, to [T, P, ...]."""
     return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
 
 
 def _cut_off(episodes: Any, n_steps: int) -> Tensor:
-    """True for steps after which an episode was cut off before the rollout ended, [N]."""
+    """Return True for steps after which an episode was cut off before the rollout ended, [N]."""
     cut = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
     cut[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
     return cut
@@ -177,14 +178,15 @@ def _cut_off(episodes: Any, n_steps: int) -> Tensor:
 
 
 def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """`learn` of a REINFORCE that overrides methods of PFRL's: calls them as its `_observe_train` does.
+    """Make `learn` of a REINFORCE that overrides methods of PFRL's agent, called as in PFRL's `_observe_train`.
 
     Args:
         agent: The REINFORCE.
-        episodes: The episodes, features.
+        episodes: The episodes, with features.
 
     Raises:
-        NonFiniteError: As of `checked_after_hooks`.
+        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
+            message says that earlier optimiser steps of the methods stay.
     """
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
@@ -203,7 +205,7 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Give a REINFORCE the sequences that PFRL's `accumulate_grad` reads, a list for each episode."""
+    """Set the sequences of a REINFORCE that PFRL's `accumulate_grad` reads, a list for each episode."""
     agent.hooked_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
@@ -216,12 +218,12 @@ def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def accumulate_gradient(agent: Any) -> None:
-    """Our body of REINFORCE's `accumulate_grad`: the gradient of the loss of its sequences.
+    """Add the gradient of the loss of a REINFORCE's sequences; the default body of PFRL's `accumulate_grad`.
 
-    Called once more in an update, it takes those that the model gives for the same episodes by then.
+    A second call in the same update recomputes the model's outputs for the same episodes.
 
     Raises:
-        TypeError: If the agent does not learn by these methods just now.
+        TypeError: If the agent is not learning with these methods.
     """
     episodes = agent.hooked_sequences
     if not episodes:
@@ -247,10 +249,10 @@ def accumulate_gradient(agent: Any) -> None:
 
 
 def step_along_gradient(agent: Any) -> None:
-    """Step REINFORCE's optimiser along the gradient that its parameters have.
+    """Make a step of REINFORCE's optimiser with the current gradients of the parameters.
 
     Raises:
-        NonFiniteError: If it is NaN or infinite; no step is made.
+        NonFiniteError: If the gradient is NaN or infinite; no step is made.
     """
     agent.n_backward = 0
     params = [param for param in agent.model.parameters() if param.grad is not None]
