@@ -95,7 +95,7 @@ def _mean_rows(image: NDArray[np.float32], count: int) -> NDArray[np.float32]:
 
 @functools.cache
 def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Indices of the `size` rows covered by each of `count` larger rows, [k, count], and their weights [k, count, 1]."""
+    """Indices of the `size` rows within each of `count` larger rows, [k, count], and their weights [k, count, 1]."""
     scale = size / count
     start = np.arange(count) * scale
     rows = np.floor(start).astype(np.int64) + np.arange(int(np.ceil(scale)) + 1)[:, None]
