@@ -145,7 +145,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; `seed` is ignored: the first reset uses the constructor's, later ones continue its stream."""
+        """Start an episode; `seed` is ignored: the constructor's is used once, then its stream continues."""
         try:
             obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
         except ValueError:  # it takes no seed
