@@ -70,7 +70,7 @@ def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
         stack: Raw observations, tensors [k, ...], nested as one observation is.
 
     Raises:
-        ExportError: If no known rewrite gives the same results.
+        ExportError: If no known operations give the same results.
     """
     if features.is_identity:
         return functools.partial(nested_like, stack)
