@@ -1,4 +1,4 @@
-"""What a dataset holds at a glance: mean, standard deviation and range, and what looks wrong."""
+"""Statistics of datasets (mean, standard deviation, range) and checks that find suspicious data."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _CHUNK_BYTES = 1 << 26
 
 
 def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
-    """Those of returns, rewards, continuous actions and array observations, over what was told of each."""
+    """Statistics of returns, rewards, continuous actions and array observations; unknown values do not count."""
     returns = np.bincount(table.episode[1:], weights=table.reward, minlength=len(table.lengths))
     rewards = np.delete(table.previous_reward, table.starts[(table.made_up & NO_REWARD) > 0] - 1)
     found = {"return": _moments_of(returns)}
@@ -32,12 +32,12 @@ def statistics(table: Table, discrete: bool) -> dict[str, dict[str, Any]]:
 
 
 def told_rows(table: Table, bit: int) -> Indices:
-    """The rows in which something is known: all but the last ones of the episodes that lack it."""
+    """Rows in which a column is known: all rows, except the last rows of episodes that lack the value."""
     return np.delete(np.arange(1, table.n_rows + 1), table.ends[(table.made_up & bit) > 0] - 1)
 
 
 def chunks(table: Table, rows: Indices) -> Iterator[NDArray[Any]]:
-    """The array observations of these rows, so many at a time that they take little memory."""
+    """Yield the array observations of these rows, a limited number at a time to save memory."""
     row_bytes = int(np.prod(table.obs_shape)) * table.obs.leaves[0].dtype.itemsize
     size = max(1, min(_CHUNK_ROWS, _CHUNK_BYTES // max(1, row_bytes)))
     for start in range(0, len(rows), size):
@@ -67,19 +67,19 @@ _ASSUMED = (
 
 
 class Finding(NamedTuple):
-    """Something that looks wrong.
+    """Something suspicious in a dataset.
 
     Attributes:
         kind: "nan", "outside", "constant", "duplicate", "empty" or "convention".
-        where: "observations", of nested ones a part such as "observations['image'][0]"; "actions", "episodes" or
+        where: "observations", or a part of nested ones such as "observations['image'][0]"; "actions", "episodes" or
             "rewards".
-        message: What it is, with the first few places.
-        places: All of them, shape [k]. For "nan" and "outside" rows of the dataset's arrays, `dataset.actions[place]`,
-            which are not those of arrays given to `from_arrays`; for "constant" dimensions of a column; for
-            "duplicate" and "empty" numbers of episodes; none for "convention". A terminal state that is no row of
-            them stands at the row of the step into it.
-        steps: Of places that are rows, the numbers of their episodes and of the steps in these, from 0 on, shape
-            [k, 2], as in `dataset[episode].actions[step]`; None for other places.
+        message: Description of the problem, with its first few places.
+        places: All places, shape [k]. For "nan" and "outside": rows of the dataset's arrays, as in
+            `dataset.actions[place]`; rows of arrays given to `from_arrays` differ from these. For "constant":
+            dimensions of a column. For "duplicate" and "empty": numbers of episodes. For "convention": no places. A
+            terminal state without a row of its own is reported at the row of the step into it.
+        steps: For places that are rows: their episode numbers and the numbers of the steps in these episodes, from 0
+            on, shape [k, 2], as in `dataset[episode].actions[step]`. None for other places.
     """
 
     kind: str
@@ -90,7 +90,7 @@ class Finding(NamedTuple):
 
 
 def findings(table: Table, observation_space: Any, action_space: Any) -> list[Finding]:
-    """What looks wrong, kind by kind."""
+    """Suspicious data of a table, sorted by kind."""
     found: list[Finding] = []
     actions = told_rows(table, NO_ACTION)
     for place, leaf, space in _parts(table.obs.structure, observation_space):
@@ -108,10 +108,10 @@ def findings(table: Table, observation_space: Any, action_space: Any) -> list[Fi
 
 
 def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Where the parts of nested observations are, the numbers of their leaves, and their spaces if these are given.
+    """Yield the place of each part of nested observations, the number of its leaf, and its space (None if not given).
 
     Raises:
-        ValueError: If the space is nested otherwise.
+        ValueError: If the space has another nesting.
     """
     if isinstance(structure, int):
         yield place, structure, space
@@ -129,7 +129,7 @@ def _parts(structure: Structure, space: Any, place: str = "") -> Iterator[tuple[
 
 
 def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
-    """What looks wrong with observations, or with a part of nested ones."""
+    """Findings about observations, or about one part of nested observations."""
     where, name = f"observations{place}", f"observation_space{place}"
     if not table.is_array:
         if space is None:
@@ -148,10 +148,12 @@ def _of_observations(table: Table, place: str, space: Any) -> list[Finding]:
 
 
 def inside_of(space: Any, values: NDArray[Any], name: str) -> NDArray[np.bool_]:
-    """Which of some values [n, ...] lie in a Box or Discrete space, which errors call by its name.
+    """Flags of the values [n, ...] that lie in a Box or Discrete space, shape [n].
+
+    `name` is the name of the space in error messages.
 
     Raises:
-        ValueError: If it is of another kind, or of another shape than the values.
+        ValueError: If the space is of another kind, or of another shape than the values.
     """
     if hasattr(space, "n") and np.ndim(space.n) == 0:
         start = int(getattr(space, "start", 0))
@@ -177,7 +179,7 @@ def _rows(kind: str, where: str, what: str, table: Table, rows: Indices) -> list
 
 def _constant(found: dict[str, Any], where: str) -> list[Finding]:
     low, high = np.atleast_1d(found["min"]), np.atleast_1d(found["max"])
-    # Of images only as wholes: pixels at the border are constant in any good dataset.
+    # An image counts as constant only as a whole: pixels at the border are constant in any good dataset.
     same = low == high if low.ndim == 1 else np.atleast_1d((low == high).all())
     return _listed("constant", where, "have the same value in all rows, in these dimensions", np.flatnonzero(same))
 
@@ -199,7 +201,7 @@ def _duplicates(table: Table) -> Indices:
 
 
 def _listed(kind: str, where: str, what: str, places: Indices, named: list[str] | None = None) -> list[Finding]:
-    """A finding whose message names the first few places, by themselves or as they are called; none without places."""
+    """One finding in a list, whose message shows the first few places, or their names in `named`; [] without places."""
     if not len(places):
         return []
     shown = ", ".join(named or map(str, places[:_NAMED].tolist()))

@@ -1,4 +1,4 @@
-"""From arrays in either reward convention to a table, with the checks that all data pass on their way in."""
+"""Tables made from arrays in either reward convention, and the checks that all data pass."""
 
 from typing import Any
 
@@ -42,11 +42,12 @@ def table_from_arrays(
     next_observations: Any = None,
     log_probs: Any = None,
 ) -> Table:
-    """The episodes in arrays of n rows each.
+    """Table of the episodes in arrays of n rows each.
 
-    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. With `NEXT_ROW` its
-    last row holds the last observation. With `SAME_ROW` the last row is a step like the others, if it is terminal or
-    `next_observations` tell what came of it; else it serves as the last observation, and its reward is left out.
+    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row of the arrays. With
+    `NEXT_ROW` the last row of an episode holds its last observation. With `SAME_ROW` the last row is an ordinary step
+    if it is terminal or if `next_observations` are given. Otherwise it serves as the last observation, and its reward
+    is left out.
 
     Args:
         observations: Array [n, ...], or a dict or tuple of such. Plain ones are not copied.
@@ -60,7 +61,7 @@ def table_from_arrays(
         log_probs: Log-probabilities (densities) of the actions in their own rows, shape [n]; None if not recorded.
 
     Raises:
-        ValueError: If lengths, shapes or values cannot be right; the text names the row.
+        ValueError: If lengths, shapes or values are invalid; the text names the row.
         NonFiniteError: On NaN or infinity.
     """
     check_convention(reward_convention)
@@ -113,23 +114,24 @@ def assembled(
     end_obs: Indices | None = None,
     log_prob: NDArray[np.float64] | None = None,
 ) -> Table:
-    """A table of rows that pay for their own actions.
+    """Table of rows in which each reward is for the action of its own row.
 
     Args:
         obs: The observations.
         action: Actions, shape [n, ...].
         reward: Rewards, shape [n].
         terminated: Whether the episodes ended in a terminal state, shape [E].
-        ends: Their last rows, shape [E].
-        extended: Whether their last rows are steps, shape [E]; the others are those of their last observations.
-        lead: Rewards before the first action, shape [E]; None if not told.
-        obs_row: Where in `obs` the rows' observations are, shape [n]; None is row by row.
-        end_obs: For each extended episode where its last observation is, shape [extended.sum()]; None if not told.
+        ends: Last rows of the episodes, shape [E].
+        extended: Whether the last rows are steps, shape [E]; the others hold the last observations.
+        lead: Rewards before the first action, shape [E]; None if unknown.
+        obs_row: Rows of `obs` that hold the observations, shape [n]; None if they are in order, row by row.
+        end_obs: Row of `obs` that holds the last observation of each extended episode, shape [extended.sum()]; None if
+            unknown.
         log_prob: Log-probabilities of the actions, shape [n]; None if not recorded.
     """
     n, rows_in = len(action), np.diff(ends, prepend=-1)
     obs_row = np.arange(n) if obs_row is None else obs_row
-    added = ends[extended]  # after these rows one is inserted: that of the last observation
+    added = ends[extended]  # the row of the last observation is inserted after these rows
 
     def spread(values: NDArray[Any]) -> NDArray[Any]:
         return np.insert(values, added + 1, 0, 0) if len(added) else values
@@ -159,9 +161,9 @@ def _check_continuity(obs: NDArray[Any], following: NDArray[Any], last: NDArray[
 
 
 def in_named_convention(table: Table, named: str | None) -> Table:
-    """A table that shows the convention in which its arrays were read: the documented one if none was named.
+    """Table shown in the convention in which its arrays were read; the documented one ("next_row") if none was named.
 
-    That is warned of, once a process.
+    Warns once a process if none was named.
     """
     if named is None:
         warn_once("reward_convention", _ASSUMED)
@@ -169,9 +171,9 @@ def in_named_convention(table: Table, named: str | None) -> Table:
 
 
 def logged_convention(data: Any) -> dict[str, str]:
-    """The reward convention of a dataset, or of the one that something draws from, as logs have it.
+    """Reward convention of a dataset, or of the dataset that an object draws from, as an entry for logs.
 
-    It is left out where the source leaves no choice: arrays of `from_arrays`, replay buffers, Minari's sets.
+    It is left out where the source allows only one reading: arrays of `from_arrays`, replay buffers, Minari's sets.
     """
     while hasattr(data, "dataset"):
         data = data.dataset
@@ -182,7 +184,7 @@ def logged_convention(data: Any) -> dict[str, str]:
 
 
 def warn_of_integer_vectors(actions: Any) -> None:
-    """Warn, once a process, that actions [n, 1] which may be indices are taken as continuous."""
+    """Warn, once a process, that integer actions [n, 1], possibly indices, are treated as continuous."""
     array = np.asarray(actions)
     if array.dtype.kind in "biu" and array.shape[1:] == (1,) and array.min() >= 0:
         warn_once("discrete_action", _INTEGER_VECTORS.format(shape=array.shape))
@@ -192,7 +194,7 @@ def actions_of(actions: Any, n: int, discrete: bool) -> NDArray[Any]:
     """Actions as [n] int64 if they are discrete, else as [n, A] of floats.
 
     Raises:
-        ValueError: If they are not as many, of another shape, or no indices; the text names the row.
+        ValueError: If their number or shape is wrong, or if discrete ones are no indices; the text names the row.
         NonFiniteError: On NaN or infinity.
     """
     array = _array("actions", actions)
@@ -271,12 +273,12 @@ def _array(name: str, values: Any) -> NDArray[Any]:
 
 
 def field_of(values: Any, name: str = "observations") -> tuple[Field, int]:
-    """A field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
+    """Field of stacked observations [n, ...], from row 0 on, and n; plain ones are shared, dicts and tuples copied.
 
-    Errors call them by `name`. Files that are mapped are not read through for NaN and infinity.
+    `name` is their name in error messages. Memory-mapped files are not searched for NaN and infinity.
 
     Raises:
-        ValueError: If something is no array of real numbers, the arrays of a nest differ in length, or have no row.
+        ValueError: If a leaf is no array of real numbers, or if nested arrays differ in length or have no rows.
         NonFiniteError: On NaN or infinity.
     """
     structure, leaves = structure_of(values)
@@ -315,5 +317,5 @@ def _refuse_non_finite(name: str, array: NDArray[Any]) -> None:
 
 
 def _chunk(array: NDArray[Any]) -> int:
-    """Rows that are looked at together."""
+    """Number of rows that are checked at a time."""
     return max(1, _CHUNK_BYTES // max(1, array[:1].nbytes))

@@ -1,4 +1,4 @@
-"""Episodes: lists of transitions; and several of them in one table."""
+"""Episodes, which are lists of transitions, and functions that bring several episodes into one table."""
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -16,23 +16,23 @@ _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
 
 class Episode(Sequence[Transition]):
-    """One episode of n rows: n - 1 transitions, each of which is paid with the reward of the next row.
+    """One episode of n rows, which are n - 1 transitions; the reward of an action is in the next row.
 
-    That is so of the arrays given here. Episodes of a dataset have the rows of its `reward_convention`.
+    This holds for the arrays given to the constructor. Episodes of a dataset use its `reward_convention`.
 
     Args:
         observation_shape: Shape of an observation.
-        action_size: Numbers of an action or, if they are discrete, how many there are.
+        action_size: Length of an action vector or, if actions are discrete, their number.
         observations: Shape [n, ...].
         actions: Shape [n, A], or [n] if discrete.
-        rewards: Shape [n]; the first one came with the first observation, before any action.
-        terminals: Flags [n], of which only the last may be set: the episode ended in a terminal state. None means that
-            it did.
-        log_probs: As of `MDPDataset`.
+        rewards: Shape [n]; the first one belongs to the first observation, before any action.
+        terminals: Flags [n]. Only the last may be set: the episode ended in a terminal state. None means that it did.
+        log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
+            [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
 
     Attributes:
-        table: Where it lies.
-        number: Which of the table's episodes it is.
+        table: The table that holds the episode.
+        number: Number of the episode in the table.
 
     Raises:
         ValueError: If the arrays do not fit each other or the shapes.
@@ -67,7 +67,7 @@ class Episode(Sequence[Transition]):
 
     @classmethod
     def of_table(cls, table: Table, number: int, action_size: int) -> Self:
-        """One of a table's episodes."""
+        """Episode `number` of a table."""
         episode = cls.__new__(cls)
         episode.table, episode.number, episode._action_size = table, number, action_size
         return episode
@@ -78,7 +78,7 @@ class Episode(Sequence[Transition]):
 
     @property
     def steps(self) -> Indices:
-        """The table's rows of its transitions."""
+        """Rows of its transitions in the table."""
         start = int(self.table.starts[self.number])
         return np.arange(start, start + len(self))
 
@@ -103,7 +103,7 @@ class Episode(Sequence[Transition]):
         return self.table.obs_shape
 
     def get_action_size(self) -> int:
-        """Numbers of an action, or how many discrete ones there are."""
+        """Length of an action vector or, if actions are discrete, their number."""
         return self._action_size
 
     @property
@@ -118,13 +118,13 @@ class Episode(Sequence[Transition]):
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; that for the action of row t stands in row t + 1, or with "same_row" in row t."""
+        """Rewards, [n]; the reward for the action of row t is in row t + 1, or with "same_row" in row t."""
         rewards = self.table.current_reward[self._own]
         rewards.setflags(write=False)
         return rewards
 
     def told(self, column: str) -> Any:
-        """All "observations", "actions" or "rewards" that somebody told, in either convention, without stand-ins."""
+        """All known "observations", "actions" or "rewards", in either convention; placeholders are left out."""
         table, made_up = self.table, int(self.table.made_up[self.number])
         rows = self.steps if made_up & _NO_LAST.get(column, 0) else np.append(self.steps, table.ends[self.number])
         if column == "observations":
@@ -141,43 +141,43 @@ class Episode(Sequence[Transition]):
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: whether the state of the row, with "same_row" that after its step, is terminal."""
+        """Flags, [n]: the state of the row, with "same_row" the state after its step, is terminal."""
         flags = np.zeros(self._own.stop - self._own.start, np.bool_)
         flags[-1:] = self.terminated
         return flags
 
     @property
     def terminated(self) -> bool:
-        """Whether the last state is terminal; if not, the episode was cut off."""
+        """True if the last state is terminal; otherwise the episode was cut off."""
         return bool(self.table.terminated[self.number])
 
     @cached_property
     def transitions(self) -> list[Transition]:
-        """The transitions, made when they are first looked at; they are views of the arrays."""
+        """The transitions, created on first access; they are views of the arrays."""
         return [*Transitions(self.table, self.steps, self._action_size)]
 
     def build_transitions(self) -> None:
-        """Make the transitions, as `transitions` does when it is first looked at."""
+        """Create the transitions now, which otherwise happens on the first access to `transitions`."""
         _ = self.transitions
 
     def compute_return(self) -> float:
-        """Sum of the rewards for its actions; the reward of the first row, which precedes any action, is left out."""
+        """Sum of the rewards for its actions; a first row's reward that precedes any action is left out."""
         return float(self.table.reward[self._own].sum())
 
     @property
     def _own(self) -> slice:
-        """Its part of the table's arrays, as far as it is shown."""
+        """Part of the table's arrays that shows this episode."""
         start = int(self.table.starts[self.number]) - 1
         lacks_last = self.table.convention == SAME_ROW and self.terminated
         return slice(start, start + len(self) + (not lacks_last))
 
 
 def listed(episodes: Any) -> list[Episode]:
-    """The episodes of a dataset, or those given.
+    """List of the given episodes, or of the episodes of a dataset.
 
     Raises:
         ValueError: If there is no transition.
-        TypeError: If something is no episode.
+        TypeError: If an item is no episode.
     """
     found = getattr(episodes, "episodes", episodes)
     if isinstance(found, str | bytes) or not isinstance(found, Iterable):
@@ -192,7 +192,7 @@ def listed(episodes: Any) -> list[Episode]:
 
 
 def in_one_table(episodes: Sequence[Episode]) -> tuple[Table, Indices]:
-    """A table that has these episodes, and their numbers in it; that of a single dataset is not copied.
+    """Table that holds these episodes, and their numbers in it; the table of a single dataset is not copied.
 
     Raises:
         ValueError: If their observations or actions are of different kinds.

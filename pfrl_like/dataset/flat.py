@@ -1,4 +1,4 @@
-"""A dataset as named arrays of n rows each, which is what its files hold, and the memory that a file may take."""
+"""Datasets as named arrays of n rows each, which files store, and a limit on the memory that a file may take."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -13,26 +13,26 @@ from pfrl_like.storage.atomic import BudgetError
 FORMAT = "pfrl_like dataset"
 
 
-#: The arrays that every file has, and all that it may have.
+#: Arrays that every file has, and all arrays that a file may have.
 REQUIRED = ("observations", "actions", "rewards", "terminals")
 ARRAYS = (
     *REQUIRED, "timeouts", "episode_terminals", "next_observations", "made_up", "discrete_action", "action_size",
     "log_probs",
 )  # fmt: skip
-#: Names by which files and frames tell the reward conventions of their arrays and of the dataset.
+#: Names under which files and frames store the reward conventions of their arrays and of the dataset.
 CONVENTIONS = CONVENTION, SHOWN = "reward_convention", "shown_convention"
-#: More discrete actions than any network has.
+#: Limit on the number of discrete actions, larger than in any network.
 MOST_ACTIONS = 1 << 24
-#: What even the smallest file may ask for, and how many times its size a large one may.
+#: Bytes that every file may take in memory, and the factor by which a large file may exceed its size.
 FLOOR, RATIO = 1 << 26, 128
 
 
 class Budget:
-    """Memory that what a file holds may take in all.
+    """Limit on the memory that the content of a file may take in total.
 
     Args:
         size: Bytes of the file.
-        max_bytes: The most; None is `RATIO` times the size, and `FLOOR` at least.
+        max_bytes: The limit; None is `RATIO` times the size, and at least `FLOOR`.
     """
 
     def __init__(self, size: int, max_bytes: int | None = None) -> None:
@@ -40,10 +40,10 @@ class Budget:
         self.bound = "a file of this size" if max_bytes is None else f"by max_bytes={max_bytes} it"
 
     def spend(self, size: int, what: str) -> None:
-        """Count what is about to be taken.
+        """Reduce the budget by `size` bytes, before they are allocated.
 
         Raises:
-            BudgetError: If it is more than is left; say `max_bytes` to allow it.
+            BudgetError: If fewer bytes are left; a larger `max_bytes` allows it.
         """
         if size > self.left:
             raise BudgetError(
@@ -54,14 +54,15 @@ class Budget:
 
 
 class Flat(NamedTuple):
-    """What a file says.
+    """Content of a dataset file.
 
     Attributes:
-        arrays: By name; observations may be dicts and tuples of arrays.
-        convention: Its reward convention, None if it does not say.
-        discrete: Whether actions are indices, None if it does not say.
-        action_size: How many discrete actions there are at least, 0 if it does not say.
-        shown: The reward convention of the dataset, which need not be that of the arrays; None if it does not say.
+        arrays: Arrays by name; observations may be dicts and tuples of arrays.
+        convention: Reward convention of the arrays, None if the file does not name it.
+        discrete: Whether actions are indices, None if the file does not say.
+        action_size: Least number of discrete actions, 0 if the file does not say.
+        shown: Reward convention of the dataset, which may differ from that of the arrays; None if the file does not
+            name it.
     """
 
     arrays: dict[str, Any]
@@ -71,24 +72,24 @@ class Flat(NamedTuple):
     shown: str | None = None
 
     def conventions(self) -> dict[str, Any]:
-        """The reward conventions that it tells, by name."""
+        """Reward conventions of the file, by name."""
         return {CONVENTION: self.convention} | ({} if self.shown is None else {SHOWN: self.shown})
 
     def numbers(self) -> dict[str, Any]:
-        """What a file says beside its arrays, as `flat_from` reads it."""
+        """Scalars that a file stores beside its arrays, in the form that `flat_from` reads."""
         size = {"action_size": self.action_size} if self.action_size else {}
         return {"discrete_action": bool(self.discrete)} | size
 
 
 def flat_of(table: Table, discrete: bool, convention: str | None, action_size: int = 0) -> Flat:
-    """A table as arrays, in its own convention if that is None.
+    """Arrays of a table in a reward convention; None is the table's own.
 
-    With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in
-    a terminal state is its steps, so that one without a step is left out; one that was cut off has a last row, with
-    the observation after the last step.
+    With `NEXT_ROW` nothing is lost. With `SAME_ROW`, which d3rlpy reads from version 1.0 on, an episode that ended in a
+    terminal state consists of its steps; one without a step is left out. An episode that was cut off has an additional
+    last row with the observation after the last step.
 
     Raises:
-        ValueError: On another convention, or one in which nothing is left.
+        ValueError: On another convention, or if no rows remain in it.
     """
     convention = table.convention if convention is None else convention
     shown = table.in_convention(convention)
@@ -111,15 +112,16 @@ def flat_of(table: Table, discrete: bool, convention: str | None, action_size: i
 
 
 def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None) -> Flat:
-    """What the arrays of a file say; those that are one number are taken out.
+    """Content of a file from its arrays; arrays that hold a single number become attributes.
 
     Args:
-        arrays: By name.
-        convention: As of `Flat`.
-        shown: As of `Flat`.
+        arrays: Arrays by name.
+        convention: Reward convention of the arrays, None if the file does not name it.
+        shown: Reward convention of the dataset, which may differ from that of the arrays; None if the file does not
+            name it.
 
     Raises:
-        ValueError: If the number of actions cannot be right.
+        ValueError: If the number of actions is invalid.
     """
     discrete, size = arrays.pop("discrete_action", None), arrays.pop("action_size", 0)
     if not np.shape(size) == () or not 0 <= size <= MOST_ACTIONS or int(size) != size:
@@ -129,7 +131,7 @@ def flat_from(arrays: dict[str, Any], convention: str | None, shown: str | None)
 
 
 def shown_as(table: Table, shown: str | None, convention: str) -> Table:
-    """A table that was read in one convention, shown in the one that its source says, else in the documented one.
+    """Table read in one convention and shown in another: the one that its source names, else the documented one.
 
     Raises:
         ValueError: If `shown` is no convention.
@@ -140,15 +142,15 @@ def shown_as(table: Table, shown: str | None, convention: str) -> Table:
 
 
 def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | None) -> tuple[Table, bool, int]:
-    """The table that arrays describe, whether its actions are discrete, and how many there are at least.
+    """Table of a file's arrays, whether its actions are discrete, and their least number.
 
     Args:
-        flat: What a file says.
-        reward_convention: For those that do not say.
-        discrete_action: The same; None decides by their dtype and shape.
+        flat: Content of a file.
+        reward_convention: Reward convention for files that do not name theirs.
+        discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype and shape.
 
     Raises:
-        ValueError: If the arrays cannot be right, contradict the arguments, or leave the convention open.
+        ValueError: If the arrays are invalid, contradict the arguments, or leave the convention open.
     """
     arrays = flat.arrays
     if lacking := [name for name in REQUIRED if name not in arrays]:
@@ -175,12 +177,15 @@ def table_of(flat: Flat, reward_convention: str | None, discrete_action: bool | 
 
 
 def looks_discrete(actions: NDArray[Any]) -> bool:
-    """Whether actions of unknown kind are indices: integers, one in a row."""
+    """True if actions of unknown kind are indices: integers, one in a row."""
     return actions.dtype.kind in "iu" and actions.size == len(actions)
 
 
 def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
-    """Where episodes were cut off. D4RL sets both flags of a terminal step at the time limit, which is terminal."""
+    """Flags of the rows in which episodes were cut off, None if unknown.
+
+    D4RL sets both flags of a terminal step at the time limit; such a step counts as terminal.
+    """
     name = "timeouts" if "timeouts" in arrays else "episode_terminals"
     if name not in arrays or (name == "timeouts" and convention != SAME_ROW):
         return arrays.get("timeouts")
@@ -191,7 +196,7 @@ def _timeouts(arrays: Mapping[str, Any], convention: str) -> Any:
 
 
 def agreed(name: str, told: Any, given: Any) -> Any:
-    """What data say of themselves or an argument says of them, None if neither does.
+    """Value that the data or an argument gives, None if neither does.
 
     Raises:
         ValueError: If they contradict each other.

@@ -1,4 +1,4 @@
-"""`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches to learn from."""
+"""`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches for training."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -23,34 +23,35 @@ from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 class MDPDataset(DatasetSources, Sequence[Episode]):
     """Recorded episodes.
 
-    The reward convention says which reward is for which action. It belongs to the dataset: attributes, episodes,
-    transitions, `append` and `dump` follow it, and what is made of the dataset keeps it. Agents learn the same steps
-    in either.
+    The reward convention defines which reward belongs to which action. Each dataset has one: its attributes, episodes,
+    transitions, `append` and `dump` use it, and so do objects that are made from the dataset. Agents learn from the
+    same steps in either convention.
 
-    - "next_row" pays the action of row t with the reward of row t + 1, which came with the observation that the action
-      led to (d3rlpy before 1.0). An episode of T steps has T + 1 rows: the last one holds the last observation, its
-      action is not learnt. The reward of an episode's first row precedes any action.
-    - "same_row" pays the action of row t with the reward of row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
-      `terminals` is set is a step like the others, the last one of its episode: T rows are T steps. The last row of an
-      episode that was cut off holds the last observation, since nobody tells what its action led to: its action is
-      not learnt, its reward is left out and shown as 0. `from_arrays(next_observations=...)` keeps such steps.
+    - "next_row": the reward for the action of row t is in row t + 1, beside the observation that the action led to
+      (d3rlpy before 1.0). An episode of T steps has T + 1 rows: the last one holds the last observation, and its action
+      is not learnt. The reward of an episode's first row precedes any action.
+    - "same_row": the reward for the action of row t is in row t (gymnasium, D4RL, d3rlpy from 1.0 on). A row whose
+      `terminals` is set is an ordinary step, the last one of its episode: T rows are T steps. The last row of an
+      episode that was cut off holds the last observation, since the outcome of its action is unknown: its action is not
+      learnt, its reward is left out and shown as 0. `from_arrays(next_observations=...)` keeps such steps.
 
-    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. What ends otherwise
-    than in a terminal state was cut off, and is bootstrapped from.
+    An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. An episode that does
+    not end in a terminal state was cut off, and its last state is bootstrapped from.
 
     Args:
         observations: Array [n, ...], which is not copied, or a dict or tuple of such.
         actions: Shape [n, A], or [n] if discrete.
         rewards: Shape [n].
-        terminals: Flags, shape [n]: the state of the row, with "same_row" that after its step, is terminal.
-        discrete_action: Whether actions are indices. Integers [n, 1] without it are continuous; that is warned of.
+        terminals: Flags, shape [n]: the state of the row, with "same_row" the state after its step, is terminal.
+        discrete_action: Whether actions are indices. If False, integers [n, 1] are treated as continuous, with a
+            warning.
         timeouts: Flags, shape [n]: the episode was cut off in the state of the row. None for none.
         log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them, shape
-            [n], possible ones in last rows, too, where they do not count. None if they were not recorded.
+            [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
         reward_convention: "next_row" or "same_row". None is "next_row", and warns once a process.
 
     Raises:
-        ValueError: If lengths, shapes or values cannot be right; the text names the row. On another convention.
+        ValueError: If lengths, shapes or values are invalid; the text names the row. On another convention.
         NonFiniteError: On NaN or infinity.
     """
 
@@ -77,7 +78,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     @property
     def reward_convention(self) -> str:
-        """The convention of the arrays shown: "next_row" or "same_row"."""
+        """Convention of the arrays: "next_row" or "same_row"."""
         return self._tables[0].convention
 
     # A list of episodes
@@ -116,7 +117,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         return self._episodes
 
     def build_episodes(self) -> None:
-        """Make the episodes, as `episodes` does when it is first looked at."""
+        """Create the episodes now, which otherwise happens on the first access to `episodes`."""
         _ = self.episodes
 
     # Arrays
@@ -128,17 +129,17 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     @property
     def actions(self) -> NDArray[Any]:
-        """Actions, [n, A], or [n] if discrete; zero in last rows of episodes where none was told."""
+        """Actions, [n, A], or [n] if discrete; zero in last rows of episodes whose last action is unknown."""
         return part(self.table.action, self.table.shown.rows)
 
     @property
     def rewards(self) -> NDArray[np.float64]:
-        """Rewards, [n]; that for the action of row t stands in row t + 1, or with "same_row" in row t."""
+        """Rewards, [n]; the reward for the action of row t is in row t + 1, or with "same_row" in row t."""
         return self.table.shown.reward
 
     @property
     def terminals(self) -> NDArray[np.bool_]:
-        """Flags, [n]: the state of the row, with "same_row" that after its step, is terminal."""
+        """Flags, [n]: the state of the row, with "same_row" the state after its step, is terminal."""
         return self.table.shown.terminal.copy()
 
     @property
@@ -155,8 +156,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     def to_arrays(self) -> dict[str, Any]:
         """Arrays of one row for each transition, whose reward is for the action of the same row.
 
-        They are what `from_arrays` takes, by name: observations, actions, rewards, terminals, timeouts,
-        next_observations (which repeats the observation where a terminal state was not told); log_probs, if recorded.
+        They are the arguments of `from_arrays`, by name: observations, actions, rewards, terminals, timeouts and
+        next_observations (which repeats the observation where a terminal state is unknown); log_probs, if recorded.
         """
         table, steps = self.table, self.table.steps
         last = table.columns.successor[steps] == 0
@@ -171,14 +172,14 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         }
 
     def get_observation_shape(self) -> Any:
-        """Shape of an observation; of each part, if they are nested."""
+        """Shape of an observation, or of each part of a nested one."""
         return self._tables[0].obs_shape
 
     def is_action_discrete(self) -> bool:
-        """Whether actions are indices."""
+        """True if actions are indices."""
         return self.discrete_action
 
-    # Changes; episodes handed out before keep what they show
+    # Changes; episodes returned earlier keep their content
 
     def append(
         self,
@@ -192,11 +193,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
     ) -> None:
         """Add episodes from arrays like those of the constructor, in the reward convention of this dataset.
 
-        If nobody has named that, it is "next_row", and the warning of the constructor comes. Arrays in another one are
-        added by `dataset.extend(MDPDataset(..., reward_convention=...))`.
+        If no convention was named, it is "next_row", and the warning of the constructor is given. Add arrays in the
+        other convention by `dataset.extend(MDPDataset(..., reward_convention=...))`.
 
         Raises:
-            ValueError: If they do not fit those that are there, or each other; nothing is added.
+            ValueError: If they do not fit this dataset or each other; nothing is added.
         """
         table = table_from_arrays(
             observations, actions, rewards, terminals, timeouts, discrete_action=self.discrete_action,
@@ -205,11 +206,11 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         self._extend(in_named_convention(table, self.reward_convention if self._tables[0].declared else None))
 
     def extend(self, dataset: "MDPDataset | Sequence[Episode]") -> None:
-        """Add the episodes of another dataset, or a list of episodes; they are shown in this one's reward convention.
+        """Add the episodes of another dataset, or a list of episodes, in this dataset's reward convention.
 
         Raises:
-            ValueError: If observations or actions are of another kind, or one of them alone has `log_probs`.
-            TypeError: If it is no dataset, or something is no episode.
+            ValueError: If observations or actions are of another kind, or if only one of the two has `log_probs`.
+            TypeError: If it is no dataset, or an item is no episode.
         """
         dataset = dataset if isinstance(dataset, MDPDataset) else self.from_episodes(dataset)
         if dataset.discrete_action != self.discrete_action:
@@ -230,8 +231,8 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
             high: Largest reward; None or infinity for no bound.
 
         Raises:
-            ValueError: If `low` is above `high`, or one of them is NaN or the other infinity.
-            TypeError: If one of them is no number.
+            ValueError: If `low` is above `high`, a bound is NaN, `low` is infinity or `high` is -infinity.
+            TypeError: If a bound is no number.
         """
         bounds: dict[str, Any] = {"low": (low, -math.inf), "high": (high, math.inf)}
         for name, (bound, none) in bounds.items():
@@ -242,22 +243,23 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         self._tables = [self.table.with_rewards_clipped(low, high)]
         self._episodes = None
 
-    # What is known of it
+    # Statistics and checks
 
     def compute_stats(self) -> dict[str, dict[str, Any]]:
         """Mean, std, min and max of "return", "reward", continuous "action" and array "observation".
 
-        The latter two are per dimension. What was not told (the last action of an episode, say) does not count.
+        The latter two are per dimension. Unknown values (for instance the last action of an episode) do not count.
         """
         return statistics(self.table, self.discrete_action)
 
     def check(self, observation_space: Any = None, action_space: Any = None) -> list[Finding]:
-        """What looks wrong: NaN, constant columns, duplicate or empty episodes, values outside the spaces if given.
+        """Find NaN, constant columns, duplicate or empty episodes, and values outside the spaces, if given.
 
-        A reward convention that nobody named is told, too. Reads everything once, files that are mapped included. Of
-        nested observations each part is looked at by itself.
-        Rows are those of `observations` and `actions` here, told with episode and step, as in `self[9].actions[5]`;
-        arrays given to `from_arrays` have other ones, since these lack the rows of what episodes ended with.
+        A reward convention that nobody named is reported, too. All data are read once, including memory-mapped files.
+        Each part of nested observations is checked separately.
+        Rows are those of `observations` and `actions` of this dataset, reported with episode and step, as in
+        `self[9].actions[5]`. Arrays given to `from_arrays` have other row numbers, since they lack the rows of the last
+        observations.
 
         Args:
             observation_space: Box or Discrete, or a Dict or Tuple of such; None if not known.
@@ -282,20 +284,20 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Draw distinct transitions, for `agent.update`. Double precision becomes single.
+        """Draw distinct transitions for `agent.update`; double precision becomes single precision.
 
         Args:
-            n: How many.
+            n: Number of transitions.
             gamma: Discount factor per step.
-            device: Where the tensors go.
+            device: Device of the tensors.
             num_steps: Steps per item, for n-step returns; fewer at the end of an episode.
-            n_frames: How many images to stack, as in `TransitionMiniBatch`.
+            n_frames: Number of images to stack, as in `TransitionMiniBatch`.
             next_actions: Whether to fill `Batch.next_action`.
-            continuation: How many steps after each item `Batch.continuation` is to hold, infinity for all; 0 for none.
+            continuation: Number of steps after each item that `Batch.continuation` holds, infinity for all; 0 for none.
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
-            ValueError: If there are less than `n` transitions, or on another number out of range.
+            ValueError: If there are fewer than `n` transitions, or another number is out of range.
             TypeError: If `num_steps` or `n_frames` is no integer, or `rng` no generator of NumPy.
         """
         return self.batch(
@@ -314,7 +316,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         next_actions: bool = False,
         continuation: float = 0,
     ) -> Batch:
-        """The transitions of these numbers, 0 to `n_steps` - 1, as `sample_batch` gives them.
+        """Batch of the transitions with these numbers, 0 to `n_steps` - 1, in the form of `sample_batch`.
 
         Raises:
             ValueError: On a number out of range.
@@ -343,19 +345,19 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         continuation: float = 0,
         rng: RandomSource = None,
     ) -> Batch:
-        """Draw distinct steps, each with those that come after it, as sequences, the longest first, packed time first.
+        """Draw distinct steps, each with the steps after it, as sequences: the longest first, packed time first.
 
         Args:
-            n: How many.
+            n: Number of sequences.
             max_len: Steps of the longest; None for as many as the episodes have.
             gamma: Discount factor per step.
-            device: Where the tensors go.
-            next_actions: As of `sample_batch`.
-            continuation: As of `sample_batch`.
-            rng: As of `sample_batch`.
+            device: Device of the tensors.
+            next_actions: Whether to fill `Batch.next_action`.
+            continuation: Number of steps after each item that `Batch.continuation` holds, infinity for all; 0 for none.
+            rng: Source of randomness; None is the global NumPy stream.
 
         Raises:
-            ValueError: If there are less than `n` transitions, or `max_len` is less than 1.
+            ValueError: If there are fewer than `n` transitions, or `max_len` is less than 1.
             TypeError: If `max_len` is no integer, or `rng` no generator of NumPy.
         """
         check_counts(optional=True, max_len=max_len)
@@ -376,7 +378,7 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         """Draw distinct transitions as a minibatch of arrays.
 
         Raises:
-            ValueError: If there are less than `n` transitions, or `n_frames` is less than 1.
+            ValueError: If there are fewer than `n` transitions, or `n_frames` is less than 1.
             TypeError: If `n_frames` is no integer, or `rng` no generator of NumPy.
         """
         check_counts(n_frames=n_frames)
@@ -386,15 +388,15 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
 
 def drawn(n: int, held: int, rng: RandomSource = None) -> Indices:
-    """Distinct numbers of transitions, [n], at a cost that does not grow with how many are held.
+    """Distinct numbers of transitions, [n], drawn at a cost that does not depend on the size of the dataset.
 
     Args:
-        n: How many.
-        held: Out of how many.
+        n: How many to draw.
+        held: Number of transitions to draw from.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If there are less than `n`.
+        ValueError: If there are fewer than `n`.
         TypeError: If `rng` is no generator of NumPy.
     """
     check_rng(rng)

@@ -1,4 +1,4 @@
-"""Some episodes, of one dataset or of several, as minibatches to learn from."""
+"""Selections of episodes, of one dataset or of several, as minibatches for training."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,22 +15,22 @@ from pfrl_like.utils.random import RandomSource
 
 
 class Selection:
-    """The transitions of some episodes, numbered from 0 on.
+    """Transitions of some episodes, numbered from 0 on.
 
-    Episodes of one dataset stay where they are; those of several are copied into one.
+    Episodes of one dataset are not copied; those of several are copied into one dataset.
 
     Args:
         episodes: A dataset, or episodes.
-        told_next: Whether to leave out transitions into terminal states that nobody told, for which others stand in:
-            what next observations are learnt from.
+        told_next: Whether to leave out transitions whose next observation is an unknown terminal state, replaced by a
+            placeholder. Needed where next observations are learnt from.
 
     Attributes:
-        dataset: The dataset that they are in.
-        index: Their numbers there, shape [n].
+        dataset: The dataset that contains the episodes.
+        index: Numbers of the transitions in the dataset, shape [n].
 
     Raises:
         ValueError: If there is no transition, or the episodes are not all of one kind.
-        TypeError: If something is no episode.
+        TypeError: If an item is no episode.
     """
 
     def __init__(self, episodes: Any, told_next: bool = False) -> None:
@@ -52,23 +52,23 @@ class Selection:
 
     @property
     def rows(self) -> Indices:
-        """The rows of the transitions in the table of `dataset`, [n]."""
+        """Rows of the transitions in the table of `dataset`, [n]."""
         rows: Indices = self.dataset.table.steps[self.index]
         return rows
 
     def transitions(self) -> Sequence[Transition]:
-        """All transitions, each made when it is looked at."""
+        """All transitions, each created on access."""
         return Transitions(self.dataset.table, self.rows, self.action_size)
 
     def batch(self, index: Indices, *arguments: Any, **options: Any) -> Batch:
-        """The transitions of these numbers; the rest as of `MDPDataset.batch`."""
+        """Batch of the transitions with these numbers; further arguments are those of `MDPDataset.batch`."""
         return self.dataset.batch(self.index[index], *arguments, **options)
 
     def sample_batch(self, n: int, *arguments: Any, rng: RandomSource = None, **options: Any) -> Batch:
         """Draw distinct transitions, as `MDPDataset.sample_batch` does.
 
         Raises:
-            ValueError: If there are less than `n`.
+            ValueError: If there are fewer than `n`.
             TypeError: If `rng` is no generator of NumPy.
         """
         return self.batch(drawn(n, len(self), rng), *arguments, **options)
@@ -82,14 +82,14 @@ def batch_of(
     *,
     continuation: float = 0,
 ) -> Batch:
-    """A minibatch of arrays as agents learn from it.
+    """Batch for agents, made from a minibatch of arrays.
 
     Args:
         minibatch: The transitions.
         gamma: Discount factor per step.
-        device: Where the tensors go.
+        device: Device of the tensors.
         discrete_action: Whether actions are indices.
-        continuation: Whether `Batch.continuation` holds what comes after them, all of it; 0 for nothing.
+        continuation: Whether `Batch.continuation` holds all steps after the transitions; 0 for none.
     """
 
     def tensor(values: Any) -> torch.Tensor:
@@ -108,7 +108,7 @@ def batch_of(
 
 
 def _continuation(minibatch: TransitionMiniBatch, gamma: float, device: torch.device | str) -> Continuation:
-    """What comes after the transitions, by their links."""
+    """Steps after the transitions, found by their links."""
     place: dict[Any, int] = {}
     nexts: list[Transition | None] = []
     heads = [transition.next_transition for transition in minibatch]

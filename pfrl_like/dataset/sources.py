@@ -1,4 +1,4 @@
-"""Sources and forms of datasets: arrays, files, replay buffers, tables of columns."""
+"""Conversions of datasets: arrays, files, replay buffers, tables of columns."""
 
 import os
 import tempfile
@@ -23,14 +23,14 @@ from pfrl_like.utils.checks import check_counts
 
 
 def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
-    """A copy of a buffer's steps, and whether their actions are discrete.
+    """Table with a copy of a buffer's steps, and whether their actions are discrete.
 
-    Episodes that run are cut off. Where a step's next observation is not what the step after it began with, an episode
-    ends, cut off with the former; and where a stored step was made terminal.
+    Running episodes are cut off. An episode also ends after a step that was made terminal in the buffer, and is cut off
+    where a step's next observation is not the observation of the following step.
 
     Raises:
         ValueError: If the buffer is empty, or its actions are no numbers.
-        TypeError: If it is none of the library's.
+        TypeError: If `buffer` is no replay buffer of this library.
     """
     if not hasattr(buffer, "stored_steps"):
         raise TypeError(f"buffer: got a {type(buffer).__name__}, expected one of pfrl_like.replay_buffers")
@@ -47,7 +47,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
     chosen = action[rows].astype(np.int64) if discrete else action[rows].reshape(len(rows), -1)
     extended = told | terminal
     held = columns.further(rows).get("log_prob")
-    # A state that was not told is, as elsewhere, shown as the one before.
+    # As elsewhere, an unknown state is shown as the one before it.
     table = assembled(
         columns.obs, chosen, columns.reward[rows], terminal, ends, extended,
         obs_row=at, end_obs=following[ends][extended],
@@ -57,7 +57,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
 
 
 def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
-    """The same rows episode by episode, in the order of their first steps, and the places of the last ones."""
+    """Rows sorted by episode, in the order of the episodes' first steps, and the places of the episodes' last steps."""
     count = len(rows)
     place = np.full(columns.steps.size, -1, np.int64)
     place[rows] = np.arange(count)
@@ -69,7 +69,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
     head, depth = np.arange(count), np.zeros(count, np.int64)
     head[after[linked]] = np.flatnonzero(linked)
     depth[after[linked]] = 1
-    while (head[head] != head).any():  # each round doubles the distance looked back
+    while (head[head] != head).any():  # each round doubles the distance of the links
         depth += depth[head]
         head = head[head]
     order = np.lexsort((depth, head))
@@ -79,7 +79,7 @@ def in_episodes(columns: Columns, rows: Indices) -> tuple[Indices, Indices]:
 
 PathLike = str | os.PathLike[str]
 
-#: Endings of formats that datasets are not written in; any other one but `.npz` is that of an HDF5 file.
+#: Endings of formats that datasets are not written in; any other ending except `.npz` means HDF5.
 _OTHER_FORMATS = {
     ".arrow", ".csv", ".feather", ".json", ".jsonl", ".mat", ".npy", ".parquet", ".pickle", ".pkl", ".pt", ".tsv",
     ".txt", ".xlsx", ".zip",
@@ -87,11 +87,11 @@ _OTHER_FORMATS = {
 
 
 class DatasetSources:
-    """The tables of an `MDPDataset`, and what it does with other forms of the same data."""
+    """Tables of an `MDPDataset`, and conversions from and to other forms of the same data."""
 
     @classmethod
     def of_table(cls, table: Table, discrete_action: bool, action_size: int = 0) -> Self:
-        """A dataset over a table, with that many discrete actions at least."""
+        """Dataset over a table, with at least `action_size` discrete actions."""
         dataset = cls.__new__(cls)
         dataset._use(table, discrete_action, action_size)
         return dataset
@@ -104,13 +104,13 @@ class DatasetSources:
 
     @property
     def table(self) -> Table:
-        """All episodes."""
+        """Table of all episodes."""
         if len(self._tables) > 1:
             self._tables = [joined(self._tables)]
         return self._tables[0]
 
     def get_action_size(self) -> int:
-        """Numbers of an action or, if they are discrete, the largest one + 1 that is known of."""
+        """Length of an action vector or, if actions are discrete, the largest known one + 1."""
         if self.discrete_action:
             return max(self._known_actions, *(1 + int(table.action.max()) for table in self._tables))
         return int(self._tables[0].action.shape[1])
@@ -119,9 +119,9 @@ class DatasetSources:
 
     @classmethod
     def from_episodes(cls, episodes: Any) -> Self:
-        """A dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
+        """Dataset of some episodes: of a slice, or of one part of scikit-learn's `train_test_split`.
 
-        It has the discrete actions of the datasets that they came from, also those that none of them took.
+        It has all discrete actions of the datasets that contained the episodes, including those that no episode uses.
         Its reward convention is that of the first episode's dataset.
 
         Args:
@@ -129,7 +129,7 @@ class DatasetSources:
 
         Raises:
             ValueError: If there is no transition, or the episodes are not all of one kind.
-            TypeError: If something is no episode.
+            TypeError: If an item is no episode.
         """
         table, numbers = in_one_table(chosen := listed(episodes))
         size = max(episode.get_action_size() for episode in chosen)
@@ -150,26 +150,29 @@ class DatasetSources:
         *,
         log_probs: Any = None,
     ) -> Self:
-        """A dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
+        """Dataset of arrays whose reward is for the action of the same row, as in gymnasium, D4RL and `to_arrays`.
 
-        It learns what the constructor's `reward_convention="same_row"` learns, but its attributes show "next_row".
+        It has the same steps as a dataset made with the constructor's `reward_convention="same_row"`, but its
+        attributes use "next_row".
 
         An episode ends with each row whose `terminals` or `timeouts` is set, and with the last row. Where it was cut
-        off, what came of the last action is known only from `next_observations`; without them the last row serves as
+        off, the outcome of the last action is known only from `next_observations`. Without them the last row serves as
         the last observation, and its reward is left out.
 
         Args:
-            observations: Array [n, ...], which is not copied (unless with `next_observations`), or a nest of such.
+            observations: Array [n, ...], which is not copied (unless with `next_observations`), or a dict or tuple of
+                such.
             actions: Shape [n, A], or [n] if discrete.
             rewards: Shape [n].
             terminals: Flags, shape [n]: the step ended in a terminal state.
             timeouts: Flags, shape [n]: the episode was cut off after the step. None for none.
-            next_observations: Shape [n, ...].
+            next_observations: Observations after the steps, shape [n, ...].
             discrete_action: Whether actions are indices; None if they are integers, one in a row.
-            log_probs: As of the constructor.
+            log_probs: Log-probabilities (densities, if continuous) of the actions under the policy that took them,
+                shape [n]. Values in last rows do not count, but must be possible ones. None if they were not recorded.
 
         Raises:
-            ValueError: If lengths, shapes or values cannot be right; the text names the row.
+            ValueError: If lengths, shapes or values are invalid; the text names the row.
             NonFiniteError: On NaN or infinity.
         """
         discrete = looks_discrete(np.asarray(actions)) if discrete_action is None else bool(discrete_action)
@@ -194,11 +197,12 @@ class DatasetSources:
         log_prob: str | None = None,
         next_observations: Sequence[str] | None = None,
     ) -> Self:
-        """A dataset of a pandas frame with a row for each time step.
+        """Dataset of a pandas frame with a row for each time step.
 
-        As in `from_arrays`, what came of the last action of an episode that was cut off is known only from
-        `next_observations`; without them that row serves as the last observation, so that of T rows T - 1 are steps.
-        Frames of `to_dataframe` make a dataset of the same `reward_convention`, others one that shows "next_row".
+        As in `from_arrays`, the outcome of the last action of an episode that was cut off is known only from
+        `next_observations`. Without them that row serves as the last observation, so that T rows hold T - 1 steps.
+        Frames of `to_dataframe` give a dataset with the same `reward_convention`, other frames one that uses
+        "next_row".
 
         Args:
             frame: The frame.
@@ -207,16 +211,16 @@ class DatasetSources:
             reward: Column of the reward.
             terminal: Column of terminal flags.
             timeout: Column of flags of episodes that were cut off; None for none.
-            episode: Column that changes where another episode begins; None for none.
-            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None is what the
-                frame says in `frame.attrs["reward_convention"]`, as those of `to_dataframe` do, else "same_row".
+            episode: Column whose value changes where another episode begins; None for none.
+            reward_convention: "same_row" as in `from_arrays`, or "next_row" as in the constructor. None is the
+                convention in `frame.attrs["reward_convention"]`, which frames of `to_dataframe` have, else "same_row".
             log_prob: Column of the `log_probs` of the constructor; None if there is none.
             next_observations: Columns of the observation after the step, as many as `observations`, with "same_row";
                 None if there are none.
 
         Raises:
-            ValueError: If the data cannot be right, a value is missing or no number, no column is named, or the frame
-                says another convention.
+            ValueError: If the data are invalid, a value is missing or no number, no column is named, or the frame names
+                another convention.
             KeyError: If the frame lacks a column.
             TypeError: If it is no frame, or `observations` or `next_observations` is not a list.
         """
@@ -225,15 +229,16 @@ class DatasetSources:
         return cls.of_table(*table_from_frame(*given))
 
     def to_dataframe(self, *, reward_convention: str | None = None) -> Any:
-        """A pandas frame with a row for each time step, which `from_dataframe` takes.
+        """Pandas frame with a row for each time step, which `from_dataframe` reads.
 
         Columns are observation_0, ..., action or action_0, ..., reward, terminal, timeout, episode (its number from 0
-        on), and, if recorded, log_prob. `frame.attrs["reward_convention"]` says the convention; what does not keep
-        that, such as a CSV file, is read as "same_row" unless `from_dataframe` is told otherwise.
+        on), and, if recorded, log_prob. `frame.attrs["reward_convention"]` names the convention. Formats that lose it,
+        such as CSV files, are read as "same_row" unless `from_dataframe` is given another convention.
 
         Args:
-            reward_convention: As of `dump`: "next_row" for actions that are paid in the next row, "same_row" for those
-                that are paid in their own. None for that of the dataset, whose frame has the rows of the attributes.
+            reward_convention: "next_row": rewards are in the row after their action. "same_row": rewards are in the row
+                of their action. None for the convention of the dataset, whose frame has the same rows as the
+                attributes.
 
         Raises:
             MissingDependencyError: If pandas is not installed.
@@ -248,12 +253,13 @@ class DatasetSources:
         """Write the dataset to one file, atomically: HDF5, or an archive of NumPy arrays if the name ends with `.npz`.
 
         Args:
-            fname: The file; an old one of this name is replaced. Names that end as files of other formats do, such as
+            fname: The file; an old one of this name is replaced. Names with the ending of another format, such as
                 `.csv`, are refused.
-            reward_convention: "next_row" pays actions in the next row, and keeps everything. "same_row" pays actions in
-                their own row, in the form that d3rlpy reads from version 1.0 on; last observations of episodes that
-                ended in a terminal state are left out, and with them such episodes that have no transition. None for
-                that of the dataset, whose file has the rows of the attributes.
+            reward_convention: "next_row": rewards are in the row after their action, and everything is kept.
+                "same_row": rewards are in the row of their action, in the form that d3rlpy reads from version 1.0 on.
+                This form leaves out the last observations of episodes that ended in a terminal state, and therefore
+                such episodes without a transition. None for the convention of the dataset, whose file has the same rows
+                as the attributes.
 
         Raises:
             ValueError: On another convention, or with "same_row" if there is no transition, or on the ending of another
@@ -281,23 +287,23 @@ class DatasetSources:
         memory_map: bool | None = None,
         max_bytes: int | None = None,
     ) -> Self:
-        """Read a dataset from a file: what `dump` wrote, HDF5 files of d3rlpy, or arrays of the same names.
+        """Read a dataset from a file: a file of `dump`, HDF5 files of d3rlpy, or arrays of the same names.
 
-        What was dumped has its `reward_convention` again, other datasets show "next_row". `load_minari` reads the
-        folders of Minari, `from_directory` those of runs, `from_dataframe` tables.
+        A file of `dump` gives a dataset with the same `reward_convention`; other files give one that uses "next_row".
+        Use `load_minari` for folders of Minari, `from_directory` for those of runs, and `from_dataframe` for tables.
 
         Args:
             fname: The file.
-            reward_convention: For files that do not say: "next_row" (`rewards[t + 1]` pays `actions[t]`; d3rlpy before
-                1.0) or "same_row" (D4RL).
+            reward_convention: For files that do not name theirs: "next_row" (`rewards[t + 1]` is for `actions[t]`;
+                d3rlpy before 1.0) or "same_row" (D4RL).
             discrete_action: Whether actions are indices, for files that do not say; None decides by their dtype.
-            memory_map: Leave the observations in the HDF5 file, which has to stay as it is; what is in them is then
-                looked at by `check` alone. None does it for more than 1 GiB, where they lie in one piece.
-            max_bytes: The most that the arrays may take in memory, however small the file is; None is 128 times its
-                size, and 64 MiB at least.
+            memory_map: Leave the observations in the HDF5 file, which must not change; only `check` then checks their
+                values. None does it for more than 1 GiB, where they are contiguous in the file.
+            max_bytes: Limit on the memory of the arrays, whatever the size of the file; None is 128 times its size, and
+                at least 64 MiB.
 
         Raises:
-            CheckpointError: If the file is damaged, foreign, or holds what cannot be right, or more than it may.
+            CheckpointError: If the file is damaged, of another format, invalid, or exceeds the memory limit.
             TypeError: If `max_bytes` is no integer.
             MissingDependencyError: If it is HDF5 and h5py is not installed.
         """
@@ -322,12 +328,12 @@ class DatasetSources:
         """Write the dataset as `directory`/`dataset_id`/data, in the form that Minari reads.
 
         Args:
-            directory: What `MINARI_DATASETS_PATH` names.
+            directory: The directory that `MINARI_DATASETS_PATH` names.
             dataset_id: Its name, for instance "cartpole/mixed-v0".
             env_spec: `env.spec.to_json()` of its environment.
 
         Raises:
-            ValueError: If this is no name, or there is no transition.
+            ValueError: If the name is invalid, or there is no transition.
             CheckpointError: If it cannot be written.
             MissingDependencyError: If h5py is not installed.
         """
@@ -336,14 +342,15 @@ class DatasetSources:
 
     @classmethod
     def load_minari(cls, directory: PathLike, *, max_bytes: int | None = None) -> Self:
-        """Read a dataset of Minari with h5py alone.
+        """Read a dataset of Minari; only h5py is needed.
 
         Args:
             directory: The dataset's folder, `<MINARI_DATASETS_PATH>/<dataset id>`, or its `data`.
-            max_bytes: As of `load`.
+            max_bytes: Limit on the memory of the arrays, whatever the size of the file; None is 128 times its size, and
+                at least 64 MiB.
 
         Raises:
-            CheckpointError: If there is none, it is damaged, or it holds more than it may.
+            CheckpointError: If there is none, it is damaged, or it exceeds the memory limit.
             TypeError: If `max_bytes` is no integer.
             MissingDependencyError: If h5py is not installed.
         """
@@ -354,17 +361,17 @@ class DatasetSources:
 
     @classmethod
     def from_buffer(cls, buffer: ReplayBuffer, *, reward_convention: str | None = None) -> Self:
-        """A dataset of a copy of a replay buffer's steps, with the column "log_prob" if all have one.
+        """Dataset with a copy of a replay buffer's steps, and with the column "log_prob" if all steps have it.
 
-        Other further columns, action masks for instance, stay behind.
+        Other additional columns, for instance action masks, are not copied.
 
-        Episodes that still run are cut off. An episode is also cut where a step's next observation is not the one that
-        the step after it began with.
+        Running episodes are cut off. An episode is also cut where a step's next observation is not the observation of
+        the following step.
 
         Args:
             buffer: The replay buffer.
-            reward_convention: That of the dataset, "next_row" or "same_row". None shows "next_row"; `append` then asks
-                which one its arrays have, by the constructor's warning.
+            reward_convention: Convention of the dataset, "next_row" or "same_row". None uses "next_row"; `append` then
+                gives the constructor's warning, since the convention of its arrays is open.
 
         Raises:
             ValueError: If the buffer is empty, or its actions are no numbers or vectors, or on another convention.
@@ -377,11 +384,11 @@ class DatasetSources:
 
     @classmethod
     def from_directory(cls, directory: PathLike) -> Self:
-        """A dataset of what a run has recorded: a persistent replay buffer, or a run's `demonstrations.replay`.
+        """Dataset of a run's recorded steps: a persistent replay buffer, or a run's `demonstrations.replay`.
 
         Args:
-            directory: The persistent buffer's directory, which is read only and may be in use; or one that has such a
-                file in it.
+            directory: The persistent buffer's directory, which is read only and may be in use; or one that contains
+                such a file.
 
         Raises:
             CheckpointError: If there is neither.
@@ -398,9 +405,9 @@ class DatasetSources:
             return cls.from_buffer(recorded)
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """A store, and the rows of each episode's steps in it, for `ReplayBuffer.from_dataset`.
+        """Store, and the rows of each episode's steps in it, for `ReplayBuffer.from_dataset`.
 
-        Actions become single precision, as policies' are. Episodes without a step are left out.
+        Actions become single precision, like those of policies. Episodes without a step are left out.
         """
         steps, lengths = self.table.steps, self.table.lengths
         rows = np.split(steps, np.cumsum(lengths[lengths > 0])[:-1]) if len(steps) else []

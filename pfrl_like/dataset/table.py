@@ -1,4 +1,4 @@
-"""What datasets, episodes and transitions are views of: the steps of finished episodes, side by side in one store."""
+"""Table of finished episodes in one store; datasets, episodes and transitions are its views."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,17 +12,16 @@ from pfrl_like.columns import Columns, Field, Indices, SharedRows, shared_field
 from pfrl_like.columns.leaves import Rows, first_seen
 from pfrl_like.columns.structure import map_structure
 
-#: What of an episode nobody has told, as bits: its last observation, the action there, the reward before any action.
+#: Unknown parts of an episode, as bits: its last observation, the action there, the reward before any action.
 NO_OBS, NO_ACTION, NO_REWARD = 1, 2, 4
 ALL_BITS = NO_OBS | NO_ACTION | NO_REWARD
 
-#: Where the reward for an action stands in arrays: in the row after it, beside the observation that it led to, or in
-#: its own row.
+#: Row of the reward for an action in arrays: the row after it, beside the observation that it led to, or its own row.
 NEXT_ROW, SAME_ROW = "next_row", "same_row"
 
 
 def check_convention(convention: str) -> None:
-    """Refuse what is no reward convention.
+    """Refuse an unknown reward convention.
 
     Raises:
         ValueError: If it is none.
@@ -35,7 +34,7 @@ def check_convention(convention: str) -> None:
 
 
 def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
-    """Some rows of a column: a view if they are all of them, else a copy, which cannot be written to."""
+    """Some rows of a column, read-only: a view if they are all rows, else a copy."""
     if len(rows) == len(column):
         return column[:]
     taken: NDArray[Any] = column[rows - 1]
@@ -44,7 +43,7 @@ def part(column: NDArray[Any], rows: Indices) -> NDArray[Any]:
 
 
 class Shown(NamedTuple):
-    """Rows of a table as arrays in a reward convention have them.
+    """Rows of a table that are visible in arrays of a reward convention.
 
     Attributes:
         rows: Rows of the table, shape [n].
@@ -65,23 +64,23 @@ class Shown(NamedTuple):
 class Table:
     """Episodes of T steps, each in T + 1 rows: its steps, then the row of its last observation, which is no step.
 
-    Rows are those of the store, so they begin with 1. Nothing is changed after it was made; `replace` makes another.
+    Rows are those of the store and begin with 1. A table is never changed; `replace` makes another one.
 
     Attributes:
         obs: The observations.
-        obs_row: For each row, that of its observation in `obs`, shape [n]; a terminal state that was not told has that
-            of the state before.
-        action: Shape [n, ...]; zero in the last rows where it was not told.
-        reward: For the action of its own row, shape [n]; 0 in the last rows.
+        obs_row: For each row, the row of its observation in `obs`, shape [n]; for an unknown terminal state the row of
+            the state before it.
+        action: Shape [n, ...]; zero in last rows without a known action.
+        reward: Reward for the action of its own row, shape [n]; 0 in the last rows.
         terminated: Whether the episodes ended in a terminal state, shape [E]; the others were cut off.
-        lengths: Their steps, shape [E]; 0 is possible.
-        lead: The reward that came with the first observation, before any action, shape [E].
-        made_up: What of them was not told, shape [E], bits.
-        log_prob: Log-probabilities (densities) of the actions under the policy that took them, shape [n]; of no meaning
+        lengths: Numbers of steps of the episodes, shape [E]; 0 is possible.
+        lead: The reward beside the first observation, before any action, shape [E].
+        made_up: Unknown parts of the episodes, as bits, shape [E].
+        log_prob: Log-probabilities (densities) of the actions under the policy that took them, shape [n]; meaningless
             in last rows. None if they were not recorded.
         convention: Reward convention in which datasets, episodes and transitions show the table. Learning ignores it.
-        declared: True if the user or a file named it, False if rewards were read in it because nobody did, None if the
-            source left no choice of how to read them.
+        declared: True if the user or a file named it, False if it was assumed because nobody named one, None if the
+            source allows only one reading.
     """
 
     obs: Field
@@ -98,32 +97,32 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """Rows, those of last observations included."""
+        """Number of rows, including those of last observations."""
         return len(self.obs_row)
 
     @cached_property
     def starts(self) -> Indices:
-        """The first row of each episode, shape [E]."""
+        """First row of each episode, shape [E]."""
         return 1 + np.cumsum(self.lengths + 1) - (self.lengths + 1)
 
     @cached_property
     def ends(self) -> Indices:
-        """The row of each episode's last observation, shape [E]."""
+        """Row of each episode's last observation, shape [E]."""
         return self.starts + self.lengths
 
     @cached_property
     def steps(self) -> Indices:
-        """The rows that are steps, shape [sum(lengths)]."""
+        """Rows that are steps, shape [sum(lengths)]."""
         return np.delete(np.arange(1, self.n_rows + 1), self.ends - 1)
 
     @cached_property
     def told_steps(self) -> Indices:
-        """Those of them whose next observation was told, shape [up to sum(lengths)]."""
+        """Steps whose next observation is known, shape [up to sum(lengths)]."""
         return np.setdiff1d(self.steps, self.ends[(self.made_up & NO_OBS) > 0] - 1, assume_unique=True)
 
     @cached_property
     def position(self) -> Indices:
-        """For each row, how many rows of its episode come before it, shape [n + 1]; row 0 counts for none."""
+        """For each row, the number of rows of its episode before it, shape [n + 1]; entry 0 is unused."""
         return np.concatenate([[0], np.arange(1, self.n_rows + 1) - np.repeat(self.starts, self.lengths + 1)])
 
     @cached_property
@@ -140,7 +139,7 @@ class Table:
 
     @cached_property
     def previous_reward(self) -> NDArray[np.float64]:
-        """For each row, the reward that came with its observation, shape [n]: that for the action of the row before."""
+        """For each row, the reward beside its observation, shape [n]: the one for the action of the row before."""
         previous = np.concatenate([[0.0], self.reward[:-1]])
         previous[self.starts - 1] = self.lead
         previous.setflags(write=False)  # it is a copy
@@ -148,21 +147,21 @@ class Table:
 
     @cached_property
     def current_reward(self) -> NDArray[np.float64]:
-        """For each row, the reward that arrays in the table's convention have there, shape [n]."""
+        """For each row, the reward in arrays of the table's convention, shape [n]."""
         return self.reward if self.convention == SAME_ROW else self.previous_reward
 
     @cached_property
     def next_reward(self) -> NDArray[np.float64]:
-        """For each step, the reward that they have in the row after it, shape [n]; of no meaning in last rows."""
+        """For each step, the reward in the next row of such arrays, shape [n]; meaningless in last rows."""
         return np.append(self.reward[1:], 0.0) if self.convention == SAME_ROW else self.reward
 
     @cached_property
     def shown(self) -> "Shown":
-        """The rows in the table's own convention."""
+        """Rows visible in the table's own convention."""
         return self.in_convention(self.convention)
 
     def in_convention(self, convention: str) -> "Shown":
-        """The rows that arrays in a convention have, with their rewards and flags.
+        """Rows that are visible in arrays of a convention, with their rewards and flags.
 
         `NEXT_ROW` has all of them. `SAME_ROW` lacks the last row of an episode that ended in a terminal state: there
         the last step is the last row.
@@ -185,7 +184,7 @@ class Table:
         return shown
 
     def declared_as(self, convention: str, declared: bool | None = True) -> "Table":
-        """The same, shown in a convention that was named, or assumed if `declared` is False.
+        """The same table, shown in a convention that was named, or only assumed if `declared` is False.
 
         Raises:
             ValueError: On another convention.
@@ -195,16 +194,16 @@ class Table:
 
     @cached_property
     def next_row(self) -> Indices:
-        """For each step, the row of its next observation, shape [n]; of no meaning in last rows."""
+        """For each step, the row of its next observation, shape [n]; meaningless in last rows."""
         return np.append(self.obs_row[1:], self.obs_row[-1])
 
     @cached_property
     def columns(self) -> Columns:
-        """The store; its steps are in the rows of the table."""
+        """Store of the steps, in the rows of the table."""
         return self._columns(self.obs, self.action)
 
     def to_columns(self) -> Columns:
-        """A store of its own for somebody who goes on appending; plain observations are shared until it does."""
+        """New store, to which the caller may append; plain observations are shared until the first append."""
         table = self if isinstance(self.obs.rows, SharedRows) else joined([self])
         obs = shared_field(self.obs.leaves[0].data) if table is self else table.obs
         return table._columns(obs, self.action.astype(np.float32) if self.action.dtype == np.float64 else self.action)
@@ -230,11 +229,11 @@ class Table:
         return columns
 
     def observations(self, rows: Indices) -> Any:
-        """The observations of some rows, stacked; a view where they lie side by side in one array."""
+        """Observations of some rows, stacked; a view where they are contiguous in one array."""
         return self._observed(self.obs_row[rows - 1])
 
     def next_observations(self, rows: Indices) -> Any:
-        """The observations after some steps, stacked."""
+        """Observations after some steps, stacked."""
         return self._observed(self.next_row[rows - 1])
 
     def _observed(self, at: Indices) -> Any:
@@ -244,11 +243,11 @@ class Table:
         return self.obs.stacked(at)
 
     def like(self, other: "Table") -> "Table":
-        """The same in the dtypes and the reward convention of another table.
+        """The same table in the dtypes and the reward convention of another table.
 
         Raises:
-            ValueError: If observations or actions are of another structure or shape, or would lose their kind, or
-                log-probabilities are in one table alone.
+            ValueError: If observations or actions are of another structure or shape, or would lose their kind, or if
+                only one table has log-probabilities.
         """
         if (self.log_prob is None) != (other.log_prob is None):
             have = ("none", "some") if self.log_prob is None else ("some", "none")
@@ -269,7 +268,7 @@ class Table:
         return dataclasses.replace(table, action=action, convention=other.convention)
 
     def of_episodes(self, numbers: Indices) -> "Table":
-        """Some of the episodes, in this order; the observations stay where they are."""
+        """Table of some of the episodes, in this order; the observations are shared."""
         rows = np.concatenate([np.arange(self.starts[number], self.ends[number] + 1) for number in numbers]) - 1
         of_rows = ["obs_row", "action", "reward"] + ["log_prob"] * (self.log_prob is not None)
         parts = {name: getattr(self, name)[rows] for name in of_rows}
@@ -277,10 +276,10 @@ class Table:
         return dataclasses.replace(self, **parts)
 
     def with_made_up(self, made_up: Any) -> "Table":
-        """The same with other bits.
+        """The same table with other bits of unknown parts.
 
         Raises:
-            ValueError: If they are no such, one for each episode.
+            ValueError: If they are no such bits, one number for each episode.
         """
         array = np.asarray(made_up)
         if array.shape != self.lengths.shape or array.dtype.kind not in "iu" or (array & ~ALL_BITS).any():
@@ -288,7 +287,7 @@ class Table:
         return dataclasses.replace(self, made_up=array.astype(np.int64))
 
     def with_rewards_clipped(self, low: float | None, high: float | None) -> "Table":
-        """The same with other rewards."""
+        """The same table with clipped rewards."""
         if low is None and high is None:
             return self
         reward, lead = np.clip(self.reward, low, high), np.clip(self.lead, low, high)
@@ -297,22 +296,22 @@ class Table:
         return dataclasses.replace(self, reward=reward, lead=lead)
 
     def of_leaf(self, i: int) -> "Table":
-        """The same with one part of nested observations alone."""
+        """The same table with only one part of nested observations."""
         return dataclasses.replace(self, obs=Field(self.obs.rows, 0, [self.obs.leaves[i]]))
 
     @property
     def is_array(self) -> bool:
-        """Whether an observation is one array of numbers, and no nest or object."""
+        """True if an observation is one array of numbers, neither nested nor an object."""
         return self.obs.structure == 0 and self.obs.leaves[0].dtype != object
 
     @property
     def obs_shape(self) -> Any:
-        """Shape of an observation, nested as it is."""
+        """Shape of an observation, nested like the observation."""
         return map_structure(lambda i: self.obs.leaves[i].shape, self.obs.structure)
 
 
 def joined(tables: Sequence[Table]) -> Table:
-    """The episodes of several tables alike in one, one table after the other; what only some have is left out."""
+    """One table with the episodes of several similar tables; columns that only some of them have are left out."""
     first = tables[0]
     kept = [first_seen(table.obs_row) for table in tables]
     if first.obs.plain is not None:

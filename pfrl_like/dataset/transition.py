@@ -11,20 +11,20 @@ from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
 
-#: Numbers of an observation or action that are shown as they are.
+#: Limit on the numbers of an observation or action that are printed in full.
 _SHOWN = 8
 
 
 class Transition:
-    """What lies between two time steps of an episode.
+    """Step of an episode, from time t to t+1.
 
-    The reward of step t is the one that came with its observation; the action at t is paid with `next_reward`. In a
-    dataset with `reward_convention="same_row"` the reward of step t is for its own action. `action_reward` is the
-    reward for the action at t in either.
+    The reward of step t is the one beside its observation; the reward for the action at t is `next_reward`. In a
+    dataset with `reward_convention="same_row"` the reward of step t is for its own action. In both conventions,
+    `action_reward` is the reward for the action at t.
 
     Args:
         observation_shape: Shape of an observation.
-        action_size: Numbers of an action or, if they are discrete, how many there are.
+        action_size: Length of an action vector or, if actions are discrete, their number.
         observation: Observation at t.
         action: Action at t, an integer if discrete.
         reward: Reward at t.
@@ -32,8 +32,8 @@ class Transition:
         next_action: Action at t+1.
         next_reward: Reward at t+1.
         terminal: 1 if the state at t+1 is terminal, else 0.
-        prev_transition: The one before it in the episode; it is linked back to this one.
-        next_transition: The one after it; it is linked back, too.
+        prev_transition: The previous one of the episode, which is linked back to this one.
+        next_transition: The next one of the episode, which is linked back to this one.
 
     Attributes:
         reward_convention: "next_row", or "same_row" if it comes from such a dataset.
@@ -76,7 +76,7 @@ class Transition:
         return self._observation_shape
 
     def get_action_size(self) -> int:
-        """Numbers of an action, or how many discrete ones there are."""
+        """Length of an action vector or, if actions are discrete, their number."""
         return self._action_size
 
     @property
@@ -91,7 +91,7 @@ class Transition:
 
     @property
     def reward(self) -> float:
-        """Reward at t, which came with the observation; with "same_row" the one that the action at t has brought."""
+        """Reward at t, the one beside the observation; with "same_row" the reward for the action at t."""
         return self._reward
 
     @property
@@ -101,21 +101,21 @@ class Transition:
 
     @property
     def next_action(self) -> Any:
-        """Action at t+1; zero if the episode ended there and nobody has told one."""
+        """Action at t+1; zero if the episode ended there and no action is known."""
         return self._next_action
 
     @property
     def next_reward(self) -> float:
-        """Reward at t+1, which the action at t has brought; with "same_row" the action at t+1, 0 if there is none."""
+        """Reward at t+1, for the action at t; with "same_row" for the action at t+1, 0 if there is none."""
         return self._next_reward
 
     @property
     def action_reward(self) -> float:
-        """The reward that the action at t has brought, in either reward convention."""
+        """Reward for the action at t, in either reward convention."""
         return self.reward if self.reward_convention == SAME_ROW else self.next_reward
 
     def in_convention(self, reward_convention: str) -> "Transition":
-        """This transition with its rewards as the convention shows them; 0 stands for one that is not known."""
+        """This transition with its rewards in the given convention; 0 stands for an unknown reward."""
         if reward_convention == self.reward_convention:
             return self
         neighbour = self.next_transition if reward_convention == SAME_ROW else self.prev_transition
@@ -135,17 +135,17 @@ class Transition:
 
     @property
     def prev_transition(self) -> "Transition | None":
-        """The transition before it, None at the episode's beginning."""
+        """Previous transition, None at the episode's beginning."""
         return self._prev
 
     @property
     def next_transition(self) -> "Transition | None":
-        """The transition after it, None at the episode's end."""
+        """Next transition, None at the episode's end."""
         return self._next
 
 
 class StoredTransition(Transition):
-    """A transition of a table, made when it is looked at; those made of one row are equal, not one object."""
+    """Transition of a table, created on access; transitions of one row are equal, but not the same object."""
 
     def __init__(self, table: Table, row: int, action_size: int) -> None:
         self.table, self.row, self._action_size = table, row, action_size
@@ -201,7 +201,7 @@ class StoredTransition(Transition):
 
 
 class Transitions(Sequence[Transition]):
-    """Transitions in some rows of a table, each made when it is looked at."""
+    """Transitions in some rows of a table, each created on access."""
 
     def __init__(self, table: Table, rows: Indices, action_size: int) -> None:
         self._table, self._rows, self._action_size = table, rows, action_size
@@ -219,14 +219,15 @@ class Transitions(Sequence[Transition]):
 class TransitionMiniBatch(Sequence[Transition]):
     """Transitions as arrays of one row each; rewards and flags have shape [B, 1], actions [B, A], or [B] if discrete.
 
-    Transitions of one dataset are gathered in one go, without an object for each. Rewards stand as in the transitions:
-    with "same_row" `rewards`, else `next_rewards` are for `actions`; `action_rewards` are in either.
+    Transitions of one dataset are gathered at once, without an object for each. Rewards follow the convention of the
+    transitions: with "same_row" `rewards`, otherwise `next_rewards` are for `actions`. In both, `action_rewards` are
+    for `actions`.
 
     Args:
         transitions: The transitions.
-        n_frames: How many images to stack, the latest one last: 4 of shape (3, 84, 84) make (12, 84, 84). They are
-            those of the transitions before in the episode; where there are none, zeros. What is no image (three axes)
-            is not stacked.
+        n_frames: Number of images to stack, the latest one last: 4 of shape (3, 84, 84) make (12, 84, 84). They are
+            those of the previous transitions of the episode; where there are none, zeros. Observations that are no
+            images (three axes) are not stacked.
 
     Raises:
         ValueError: If there are no transitions, or some of each reward convention, or `n_frames` is less than 1.
@@ -234,14 +235,14 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     Attributes:
         transitions: The transitions.
-        n_frames: As of the argument.
+        n_frames: Number of stacked images.
         reward_convention: "next_row" or "same_row".
         observations: Observations at t, [B, ...], stacked if asked for.
         actions: Actions at t, [B, A], or [B] if discrete.
-        rewards: Rewards at t, [B, 1]; those of transitions' `reward`.
+        rewards: Rewards at t, [B, 1]; the `reward` of each transition.
         next_observations: Observations at t+1, [B, ...], stacked if asked for.
         next_actions: Actions at t+1, like `actions`.
-        next_rewards: Rewards at t+1, [B, 1]; those of transitions' `next_reward`.
+        next_rewards: Rewards at t+1, [B, 1]; the `next_reward` of each transition.
         terminals: 1 where the state at t+1 is terminal, [B, 1].
     """
 
@@ -258,7 +259,7 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @classmethod
     def of_rows(cls, transitions: Sequence[Transition], table: Table, rows: Indices, n_frames: int) -> Self:
-        """Those of some rows of a table, which `transitions` makes when they are looked at."""
+        """Minibatch of some rows of a table; `transitions` creates their objects on access."""
         batch = cls.__new__(cls)
         batch.transitions, batch.n_frames = transitions, n_frames
         batch._gather(table, rows)
@@ -299,12 +300,12 @@ class TransitionMiniBatch(Sequence[Transition]):
 
     @property
     def action_rewards(self) -> NDArray[np.float32]:
-        """Rewards that the actions have brought, in either reward convention, [B, 1]."""
+        """Rewards for the actions, in either reward convention, [B, 1]."""
         return self.rewards if self.reward_convention == SAME_ROW else self.next_rewards
 
 
 def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = False) -> Any:
-    """The observations of some steps, [B, ...], images stacked; those after them if `following`."""
+    """Observations of some steps, [B, ...], with images stacked; the next observations if `following`."""
     stacked = stacks(table.columns, n_frames) if n_frames > 1 else None
     if stacked is not None:
         return stacked(rows, following=following)
@@ -312,12 +313,12 @@ def observed(table: Table, rows: Indices, n_frames: int, *, following: bool = Fa
 
 
 def stacked_shape(shape: tuple[int, ...], n_frames: int) -> tuple[int, ...]:
-    """The shape of an observation when its frames are stacked; what is no image is not stacked."""
+    """Shape of an observation with stacked frames; observations that are no images are not stacked."""
     return (shape[0] * n_frames, *shape[1:]) if len(shape) == 3 else shape
 
 
 def _frames(transition: Transition, n_frames: int) -> tuple[Any, Any]:
-    """The stacks that end at t and at t+1."""
+    """Stacks that end at t and at t+1."""
     if n_frames == 1 or np.ndim(transition.observation) != 3:
         return transition.observation, transition.next_observation
     frames, at = [transition.next_observation, transition.observation], transition.prev_transition
@@ -335,7 +336,7 @@ def _first(stacked: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    """A number or a short vector as it is, of any other array its shape and dtype, of something else its type."""
+    """A number or a short vector in full; otherwise the shape and dtype of an array, or the type of the object."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {_short(part)}" for key, part in value.items()) + "}"
     if isinstance(value, tuple):

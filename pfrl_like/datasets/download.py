@@ -1,4 +1,4 @@
-"""Files from the network, kept in a directory: fetched once, resumed where a connection broke, whole or absent.
+"""Downloads that are kept in a directory: fetched once, resumed after a broken connection, whole or absent.
 
 Resuming: HTTP semantics, RFC 9110, sections 13.1.5 (If-Range) and 14 (Range requests).
 """
@@ -21,7 +21,7 @@ from pfrl_like.errors import CheckpointError, DownloadError
 _LOGGER = logging.getLogger(__name__)
 _CHUNK = 1 << 20
 _SECONDS = 30.0  # without a byte, after which a connection counts as broken
-_ATTEMPTS = 5  # in a row that bring no byte
+_ATTEMPTS = 5  # consecutive ones that bring no byte
 _PAUSE = 0.5
 _RANGE = re.compile(r"bytes (?:(\d+)-\d+|\*)/(\d+)")
 _LASTING = range(400, 500)
@@ -29,10 +29,10 @@ _BUSY = (408, 425, 429)
 
 
 def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
-    """Where downloaded data are kept.
+    """Directory of downloaded data.
 
     Args:
-        cache_dir: The directory; None for that which the environment variable `PFRL_LIKE_DATA` names, else
+        cache_dir: The directory; None for the one that the environment variable `PFRL_LIKE_DATA` names, else
             `pfrl_like/datasets` in the user's cache (`XDG_CACHE_HOME`, or `~/.cache`).
     """
     named = cache_dir or os.environ.get("PFRL_LIKE_DATA")
@@ -42,13 +42,13 @@ def cache_directory(cache_dir: str | os.PathLike[str] | None = None) -> Path:
 
 
 def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
-    """A file, which is fetched if it is not there; processes that want it at once wait for the first one.
+    """Download a file unless it is there; other processes that need it wait for the first one.
 
-    A connection that breaks is resumed, in this call or a later one. What has come so far is `<path>.part`.
+    A broken connection is resumed, in this call or in a later one. The bytes received so far are in `<path>.part`.
 
     Args:
-        url: Where it is, by http or https.
-        path: Where it goes; its directory is made.
+        url: Its address, with http or https.
+        path: Target path; its directory is made.
         sha256: Its checksum, as 64 hexadecimal digits; None for none, and then only its length is checked.
 
     Returns:
@@ -57,7 +57,7 @@ def downloaded(url: str, path: Path, sha256: str | None = None) -> Path:
     Raises:
         DownloadError: If it cannot be fetched, for instance because there is no network.
         CheckpointError: If it has another checksum; it is removed.
-        ValueError: If `url` is none of these.
+        ValueError: If `url` is neither http nor https.
     """
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"url: got {url!r}, expected an address that begins with http:// or https://")
@@ -79,7 +79,7 @@ def _beside(path: Path, suffix: str) -> Path:
 
 
 def _fetch(url: str, part: Path, path: Path) -> None:
-    """Fill `part` with the whole file, by as many connections as it takes while each brings something."""
+    """Fill `part` with the whole file; open new connections as long as they bring data."""
     failures = 0
     while True:
         size = _size(part)
@@ -102,7 +102,7 @@ def _fetch(url: str, part: Path, path: Path) -> None:
 
 
 def _connection(url: str, part: Path) -> bool:
-    """Fetch what is missing by one connection; whether the file is whole then."""
+    """Fetch the missing bytes by one connection; returns True if the file is then complete."""
     start, version = _size(part), _beside(part, ".version")
     headers = {"Accept-Encoding": "identity"}
     if start and version.exists():
@@ -115,7 +115,7 @@ def _connection(url: str, part: Path) -> bool:
         error.close()
         whole = start == _range(error.headers, 2)
         if not whole:
-            part.unlink()  # it holds more than there is
+            part.unlink()  # it is longer than the whole file
         return whole
     with answer:
         resumes = answer.status == http.HTTPStatus.PARTIAL_CONTENT
@@ -123,7 +123,7 @@ def _connection(url: str, part: Path) -> bool:
             raise http.client.HTTPException(f"asked for byte {start} on, got {answer.headers['Content-Range']}")
         if not resumes:
             _LOGGER.info("fetching %s", url)
-            # This tells the file's state from others; without it the file cannot be resumed.
+            # This identifies the version of the file; without it the download cannot be resumed.
             version.unlink(missing_ok=True)
             tags = (answer.headers["ETag"], answer.headers["Last-Modified"])
             if strong := [tag for tag in tags if tag and not tag.startswith("W/")]:
@@ -138,7 +138,7 @@ def _connection(url: str, part: Path) -> bool:
 
 
 def _range(headers: Any, group: int) -> int | None:
-    """Of the header Content-Range the first byte (1) or the size of the whole (2); None if it is not told."""
+    """First byte (group 1) or total size (group 2) of the header Content-Range; None if it is missing."""
     found = _RANGE.fullmatch(headers["Content-Range"] or "")
     return int(found[group]) if found and found[group] else None
 
@@ -148,7 +148,7 @@ def _size(path: Path) -> int:
 
 
 def _check(path: Path, sha256: str | None) -> None:
-    """Remove a file of another checksum, and say so."""
+    """Remove a file with a wrong checksum and raise an error."""
     if sha256 is None:
         return
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Sets that come with the package, and public ones: D4RL, PyBullet, Minari, and Atari games as DQN saw them."""
+"""Datasets of the package, and public ones: D4RL, PyBullet, Minari, and DQN's Atari games."""
 
 import contextlib
 import gzip
@@ -32,13 +32,13 @@ from pfrl_like.wrappers.atari_wrappers import make_atari, wrap_deepmind
 
 
 def dataset_of_file(path: Path) -> MDPDataset:
-    """The dataset of a file.
+    """Dataset of a file.
 
-    Mixed sets were joined without a mark where one ends: an episode is cut off where a row's next observation is not
-    the observation of the row after it.
+    Mixed sets were joined without marks between their parts: an episode is cut off where a row's next observation is
+    not the observation of the next row.
 
     Raises:
-        CheckpointError: If the file is damaged, or holds what cannot be right.
+        CheckpointError: If the file is damaged, or invalid.
         MissingDependencyError: If h5py is not installed.
     """
     flat = read_hdf5(str(path))
@@ -64,7 +64,7 @@ def _with_cuts(flat: Flat) -> Flat:
 
 @contextlib.contextmanager
 def _needing(package: str, what: str, extra: str) -> Iterator[None]:
-    """Say which package, and which extra of this library, is not installed if what needs it cannot be made."""
+    """Context that turns a failed import into an error naming the missing package and this library's extra for it."""
     try:
         yield
     except (ImportError, gymnasium.error.DependencyNotInstalled) as error:
@@ -85,18 +85,18 @@ def get_d4rl(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """A set of D4RL's, "hopper-medium-v2" for instance; it is downloaded once.
+    """Dataset of D4RL, for instance "hopper-medium-v2"; it is downloaded once.
 
     Args:
         env_name: The task (halfcheetah, hopper, walker2d), the behaviour (random, medium, expert, medium-replay,
             full-replay, medium-expert), and v1 or v2.
         mirror: Address of the folder that holds `gym_mujoco_v2`.
         sha256: Checksum of the file; None for none.
-        cache_dir: Where the file is kept; see `pfrl_like.datasets`.
+        cache_dir: Directory of the file; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, and gymnasium's v4 of the environment, whose observations and rewards are those of the v2 that
-        the data were made in.
+        The dataset, and gymnasium's v4 of the environment. Its observations and rewards are those of v2, in which the
+        data were recorded.
 
     Raises:
         ValueError: On an unknown name.
@@ -130,17 +130,17 @@ def get_pybullet(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """A set of a PyBullet task, "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0" for instance.
+    """Dataset of a PyBullet task, for instance "bullet-hopper-medium-v0" or "hopper-bullet-mixed-v0".
 
-    The first is D4RL's, and downloaded once. The second is d4rl-pybullet's, which has no lasting address: name the file
-    by `url`, or put it into the cache, where the error says.
+    The first is D4RL's, and is downloaded once. The second is d4rl-pybullet's, which has no permanent address: give the
+    address of the file as `url`, or put the file into the cache, at the path that the error names.
 
     Args:
         env_name: The task (halfcheetah, hopper, walker2d, ant) and the behaviour.
         url: Address of the file; None for D4RL's.
         mirror: Address of the folder that holds D4RL's folder `bullet`.
         sha256: Checksum of the file; None for none.
-        cache_dir: Where the file is kept; see `pfrl_like.datasets`.
+        cache_dir: Directory of the file; see `pfrl_like.datasets`.
 
     Returns:
         The dataset, and the environment, of pybullet-envs-gymnasium.
@@ -162,15 +162,15 @@ def get_pybullet(
     if url is None and not path.exists():
         raise ValueError(f"url: is None, and {env_name} has no lasting address; name it, or put the file at {path}")
     with _needing("pybullet-envs-gymnasium", f"the environment {_BULLET[task]}", "pybullet"):
-        importlib.import_module("pybullet_envs_gymnasium")  # tells gymnasium of it
+        importlib.import_module("pybullet_envs_gymnasium")  # registers it with gymnasium
         env = gymnasium.make(_BULLET[task])
     return dataset_of_file(path if url is None else downloaded(url, path, sha256)), env
 
 
 #: Where the files are; another copy of them has the same names below it.
 MINARI_MIRROR = "https://huggingface.co/datasets/farama-minari"
-_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the second one last: a set is there once it is
-_ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # without the colon, by which gymnasium would import a module
+_FILES = ("data/main_data.hdf5", "data/metadata.json")  # the second one last: it marks a complete set
+_ENV_ID = re.compile(r"([\w.-]+/)?[\w.-]+")  # without a colon, which would make gymnasium import a module
 
 
 def get_minari(
@@ -180,15 +180,16 @@ def get_minari(
     sha256: str | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """A set of Minari's, "mujoco/hopper/medium-v0" for instance; it is downloaded once.
+    """Dataset of Minari, for instance "mujoco/hopper/medium-v0"; it is downloaded once.
 
-    One that Minari has downloaded or made, below `MINARI_DATASETS_PATH` or `~/.minari/datasets`, is read there.
+    A dataset that Minari itself has downloaded or made, below `MINARI_DATASETS_PATH` or `~/.minari/datasets`, is read
+    from there.
 
     Args:
         env_name: Id of the dataset.
         mirror: Address of the datasets.
         sha256: Checksum of its `main_data.hdf5`; None for none.
-        cache_dir: Where files are kept; see `pfrl_like.datasets`.
+        cache_dir: Directory of the files; see `pfrl_like.datasets`.
 
     Returns:
         The dataset, and the environment that its metadata name.
@@ -197,7 +198,7 @@ def get_minari(
         ValueError: If this is no id.
         DownloadError: If a file cannot be fetched.
         CheckpointError: If one is damaged, or names no environment that can be made.
-        MissingDependencyError: If h5py (extra "offline"), or what the environment needs, is not installed.
+        MissingDependencyError: If h5py (extra "offline"), or a package that the environment needs, is not installed.
     """
     check_minari_id(env_name=env_name)
     own = Path(os.environ.get("MINARI_DATASETS_PATH") or Path.home() / ".minari" / "datasets") / env_name
@@ -211,7 +212,7 @@ def get_minari(
 
 
 def _env_of(meta: Path) -> Any:
-    """The environment that metadata name, by its id and limit alone: nothing that they name is imported."""
+    """Environment that metadata name, by its id and time limit alone: nothing that they name is imported."""
     told = read_json(str(meta), LARGEST_META).get("env_spec")
     spec = parse_json(told.encode(), str(meta)) if isinstance(told, str) else {}
     env_id, limit = spec.get("id"), spec.get("max_episode_steps")
@@ -226,9 +227,9 @@ def _env_of(meta: Path) -> Any:
 
 
 def get_cartpole() -> tuple[MDPDataset, Any]:
-    """Episodes of CartPole-v1: random play, and a CategoricalDQN that was stopped half-way, or had learnt the task.
+    """Episodes of CartPole-v1: random play, and a CategoricalDQN, either half trained or fully trained.
 
-    How they were made, and the return of each episode, is told by `datasets/data/cartpole.json` in the package.
+    `datasets/data/cartpole.json` in the package describes how they were made, and lists the return of each episode.
 
     Returns:
         The dataset, and the environment.
@@ -237,10 +238,10 @@ def get_cartpole() -> tuple[MDPDataset, Any]:
 
 
 def get_pendulum() -> tuple[MDPDataset, Any]:
-    """Episodes of Pendulum-v1: random play, and a SoftActorCritic that was stopped half-way, or had learnt the task.
+    """Episodes of Pendulum-v1: random play, and a SoftActorCritic, either half trained or fully trained.
 
-    Actions are in [-1, 1], as bounded policies give them; the environment rescales them to torques.
-    `datasets/data/pendulum.json` in the package tells how they were made.
+    Actions are in [-1, 1], like those of bounded policies; the environment rescales them to torques.
+    `datasets/data/pendulum.json` in the package describes how they were made.
 
     Returns:
         The dataset, and the environment.
@@ -256,9 +257,9 @@ def _shipped(name: str) -> MDPDataset:
 
 #: Where the files are; another copy of them has the same names below it.
 ATARI_MIRROR = "https://storage.googleapis.com/atari-replay-datasets/dqn"
-_EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # of a million steps each, in which DQN learnt
+_EPOCHS = {"mixed": 1, "medium": 10, "expert": 50}  # epochs of DQN's training, a million steps each
 _ATARI_NAME = re.compile(rf"([a-z0-9]+(?:-[a-z0-9]+)*?)-(?:({'|'.join(_EPOCHS)})|epoch-([1-9]|[1-4]\d|50))-v([0-4])")
-_ARRAYS = {"observation": "u", "action": "i", "reward": "f", "terminal": "u"}  # and the kinds of their dtypes
+_ARRAYS = {"observation": "u", "action": "i", "reward": "f", "terminal": "u"}  # with the kinds of their dtypes
 _CHUNK = 1 << 24
 
 
@@ -269,20 +270,20 @@ def get_atari(
     sha256: Mapping[str, str] | None = None,
     cache_dir: str | os.PathLike[str] | None = None,
 ) -> tuple[MDPDataset, Any]:
-    """A million steps of DQN on an Atari game, "breakout-mixed-v0" for instance; they are downloaded once.
+    """A million steps of DQN on an Atari game, for instance "breakout-mixed-v0"; they are downloaded once.
 
-    They take 7 GB on the disk, from which frames are read when they are asked for. Rewards are clipped to [-1, 1].
+    They take 7 GB on the disk, from which frames are read on access. Rewards are clipped to [-1, 1].
 
     Args:
         env_name: The game; "mixed" (the first million steps), "medium" (the tenth), "expert" (the last) or "epoch-N";
             and v0 to v4 for one of five runs.
         mirror: Address of the folder that holds one for each game.
         sha256: Checksums of the compressed "observation", "action", "reward" and "terminal"; None for none.
-        cache_dir: Where the arrays are kept; see `pfrl_like.datasets`.
+        cache_dir: Directory of the arrays; see `pfrl_like.datasets`.
 
     Returns:
-        The dataset, of single frames [1, 84, 84] (stack them by `n_frames`), and the environment that shows such ones,
-        in which a quarter of the actions is replaced by the one before, as where the data were made.
+        The dataset, of single frames [1, 84, 84] (stack them by `n_frames`), and an environment with the same frames.
+        It replaces a quarter of the actions by the previous one, like the environment in which the data were recorded.
 
     Raises:
         ValueError: On an unknown name.
@@ -310,7 +311,7 @@ def get_atari(
 
 
 def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
-    """An array on the disk, which is fetched and unpacked if it is not there."""
+    """Array on the disk, which is downloaded and unpacked if it is not there."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with filelock.FileLock(path.with_name(path.name + ".lock")):
         if not path.exists():
@@ -322,7 +323,7 @@ def _array(url: str, path: Path, kind: str, sha256: str | None) -> NDArray[Any]:
 
 
 def _unpack(packed: Path, path: Path, kind: str) -> None:
-    """Write a compressed `.npy` file as a plain one, which is as long as its header says, and remove it."""
+    """Unpack a compressed `.npy` file, check its length against its header, and remove the compressed file."""
     try:
         with gzip.open(packed) as source, atomic_path(path) as temporary, open(temporary, "wb") as target:
             content = source.read(_CHUNK)

@@ -1,4 +1,4 @@
-"""Several environments as one, and small environments to test with."""
+"""Vector environments, and small environments for tests."""
 
 from pfrl_like.envs import abc, bit_flipping
 from pfrl_like.envs.gymnasium_stream import as_vector_stream

@@ -1,4 +1,4 @@
-"""`ABC`: a tiny environment with a known optimum, to try agents on."""
+"""`ABC`: a tiny environment with a known optimum, for tests of agents."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,23 +12,23 @@ from pfrl_like.random_streams.streams import get_rng_state, legacy_rng, plain_st
 
 
 class ABC(Env):
-    """A chain of states in which state i asks for action i, with PFRL's interface of four values.
+    """Chain of states in which action i is correct in state i, with PFRL's interface of four values.
 
-    An episode starts in state 0. The right action leads one state further; the right action in the last state earns
-    +1 and ends the episode, or leads back to state 0 if the task is not episodic. A wrong action earns nothing and ends
-    the episode, or leaves the state as it is if the task is not episodic. So the best return of an episode is 1.
+    An episode starts in state 0. The correct action leads to the next state. In the last state it earns +1 and ends the
+    episode, or leads back to state 0 if the task is not episodic. A wrong action earns nothing and ends the episode, or
+    keeps the state if the task is not episodic. So the best return of an episode is 1.
 
     An observation is the number of the state as a one-hot float32 vector of length `size + 2`: the states, the terminal
-    state, and one place more, so that a partially observable task can shift all of them by one.
+    state, and one more place, so that a partially observable task can shift all of them by one.
 
     Args:
         size: Number of states before the terminal one, and of actions.
         discrete: Whether an action is an integer. Otherwise it is a vector of `size` numbers, clipped to [-1, 1], that
             are the logits of a distribution from which the integer is drawn.
-        partially_observable: Whether observations are shifted by one in some episodes: then the first observation tells
-            what the later ones mean, and only an agent with a memory can act well.
+        partially_observable: Whether observations are shifted by one in some episodes. Then the first observation shows
+            whether the episode is shifted, and only an agent with a memory can act well.
         episodic: Whether episodes end.
-        deterministic: Whether nothing is drawn: the largest logit counts, and every second episode, from the first
+        deterministic: Whether nothing is random: the largest logit decides, and every second episode, from the first
             on, is shifted.
     """
 
@@ -53,7 +53,7 @@ class ABC(Env):
         self._rng: Any = None
 
     def seed(self, seed: int) -> None:
-        """Draw from a stream of its own from now on; before, the global NumPy stream is used."""
+        """Seed the environment's own stream, which is used from then on; before, the global NumPy stream is used."""
         self._rng = np.random.RandomState(seed)
 
     def reset(self) -> NDArray[np.float32]:
@@ -76,14 +76,14 @@ class ABC(Env):
         return self._observe(), reward, done, {}
 
     def close(self) -> None:
-        """Nothing to free."""
+        """Do nothing: there are no resources to release."""
 
     def saved_state(self) -> dict[str, Any]:
-        """What goes on from episode to episode."""
+        """State that persists from episode to episode."""
         return {"shift": self._shift, "rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         self._shift, self._rng = int(state["shift"]), legacy_rng(state["rng"])
 
     @property

@@ -1,4 +1,4 @@
-"""`BitFlipping`: a goal environment in which a reward is hardly ever met by chance."""
+"""`BitFlipping`: a goal environment with very sparse rewards."""
 
 from typing import Any
 
@@ -14,11 +14,11 @@ Bits = NDArray[np.float32]
 
 
 class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
-    """Flip bits until they are the desired ones (Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1).
+    """Flip bits until they equal the desired ones (Andrychowicz et al. 2017, arXiv:1707.01495, section 3.1).
 
     Action i flips bit i. Initial and desired bits are drawn uniformly. A step earns 0 if it leads to the desired bits,
-    else -1, so the best return of an episode is 1 minus the number of bits that differ at first. Of 2**n_bits states
-    one is rewarded: beyond some 13 bits an agent that explores at random never meets it.
+    else -1, so the best return of an episode is 1 minus the number of bits that differ at first. One of 2**n_bits
+    states is rewarded: beyond some 13 bits an agent that explores at random never reaches it.
 
     An observation is a dict with the keys `observation`, `achieved_goal` (both the bits) and `desired_goal`, each a
     float32 vector [n_bits] of zeros and ones.
@@ -26,7 +26,7 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
     Args:
         n_bits: Number of bits and of actions.
         max_steps: Steps after which an episode is cut off (truncated); None for `n_bits`.
-        terminates: Whether the desired bits end the episode. Otherwise it goes on, and leaving them costs again.
+        terminates: Whether the desired bits end the episode. Otherwise it continues, and leaving them costs again.
 
     Raises:
         ValueError: If `n_bits` or `max_steps` is less than 1.
@@ -64,11 +64,11 @@ class BitFlipping(gymnasium.Env[dict[str, Bits], np.int64]):
         return self._observe(), reward, terminated, self._steps >= self.max_steps, info
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where the goals are equal, else -1; of single goals [n_bits] a number, of stacks [B, n_bits] shape [B]."""
+        """0 where the goals are equal, else -1: a number for goals [n_bits], shape [B] for stacks [B, n_bits]."""
         return (achieved_goal == desired_goal).all(axis=-1) - np.float32(1.0)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Whether the episode ends there; shapes as for `compute_reward`."""
+        """True where the episode ends; shapes as for `compute_reward`."""
         return (achieved_goal == desired_goal).all(axis=-1) & self.terminates
 
     def _observe(self) -> dict[str, Bits]:

@@ -1,4 +1,4 @@
-"""The state of an environment, layer by layer."""
+"""Saved and restored states of environments, one for each layer of wrappers."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,14 +11,14 @@ from torch import Tensor
 from pfrl_like.random_streams.streams import Streams
 from pfrl_like.utils.plain_values import from_json, to_json
 
-#: Layers of gymnasium's and ours without a pair of methods, and all that they remember.
+#: Layers without `saved_state` and `restore_state`, gymnasium's and ours, and all attributes that they remember.
 _REMEMBERED: Mapping[str, tuple[str, ...]] = {
     "TimeLimit": ("_elapsed_steps",), "OrderEnforcing": ("_has_reset",), "PassiveEnvChecker": (), "EnvAdapter": (),
 }  # fmt: skip
 
 
 def layers_of(env: Any) -> Iterator[Any]:
-    """An environment's wrappers from the outside in, then itself."""
+    """Yield an environment's wrappers from the outside in, then the environment itself."""
     while env is not None:
         yield env
         inside = getattr(env, "__dict__", {})
@@ -26,12 +26,12 @@ def layers_of(env: Any) -> Iterator[Any]:
 
 
 def is_resumable(layer: Any) -> bool:
-    """Whether it has `saved_state()` and `restore_state(state)`."""
+    """True if the layer has `saved_state()` and `restore_state(state)`."""
     return all(callable(getattr(type(layer), name, None)) for name in ("saved_state", "restore_state"))
 
 
 def can_be_left(env: Any) -> bool:
-    """Whether its state can be taken and put back at any time: by `get_state()` and `set_state(state)`."""
+    """True if the state can be saved and restored at any time, by `get_state()` and `set_state(state)`."""
     *wrappers, innermost = layers_of(env)
     return _pair_of(innermost) == "state" and all(
         is_resumable(layer) or type(layer).__name__ in _REMEMBERED for layer in wrappers
@@ -39,17 +39,17 @@ def can_be_left(env: Any) -> bool:
 
 
 def goes_on(env: Any) -> bool:
-    """Whether a reset without arguments will go on with the game that runs, as `EpisodicLifeEnv` does."""
+    """True if a reset without arguments continues the running game, as `EpisodicLifeEnv` does."""
     return any(vars(layer).get("needs_real_reset") is False for layer in layers_of(env) if hasattr(layer, "__dict__"))
 
 
 class EnvState(NamedTuple):
-    """What the layers of an environment that can tell say of their states.
+    """States of an environment's layers.
 
     Attributes:
-        layers: Of its wrappers and itself.
-        innermost: Its whole state, if it gives that.
-        envs: Of a vector environment, what each of its environments says, if they can be reached.
+        layers: States of its wrappers and of itself.
+        innermost: Whole state of the innermost environment, None if it gives none.
+        envs: States of each environment of a vector environment, if they can be reached.
     """
 
     layers: list[dict[str, Any]]
@@ -57,10 +57,10 @@ class EnvState(NamedTuple):
     envs: list[dict[str, Any]]
 
     def to_plain(self) -> dict[str, Any]:
-        """In plain values.
+        """The states as plain values.
 
         Raises:
-            TypeError: If there is something in them that cannot be saved.
+            TypeError: If a value cannot be saved.
         """
         inside = self.innermost
         inside = to_json(inside.serialize() if hasattr(inside, "serialize") else inside)
@@ -68,7 +68,7 @@ class EnvState(NamedTuple):
 
 
 class EnvLayers:
-    """Asks the layers of an environment for their states; how, it finds out once.
+    """Reads the states of an environment's layers; the way to read each one is determined once.
 
     Args:
         env: The environment.
@@ -81,16 +81,16 @@ class EnvLayers:
         self._take = _taker_of(layers[-1])
 
     def now(self) -> EnvState:
-        """As they are."""
+        """Current states."""
         envs = [each.now().to_plain() for each in self._envs]
         return EnvState([ask() for ask in self._ask], self._take(), envs)
 
 
 def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
-    """Put back what `EnvState.to_plain` gave.
+    """Restore the states that `EnvState.to_plain` returned.
 
     Raises:
-        ValueError: If it comes from another environment.
+        ValueError: If they come from another environment.
     """
     layers, state = list(layers_of(env)), from_json(plain["env"])
     if len(layers) != len(plain["layers"]):
@@ -106,16 +106,16 @@ def restore_env(env: Any, plain: Mapping[str, Any]) -> None:
     if pair == "state":
         layers[-1].set_state(state)
     elif pair == "ale":
-        from ale_py import ALEState  # the environment is its own
+        from ale_py import ALEState  # the environment is one of ale_py's
 
         layers[-1].restore_state(ALEState(state))
 
 
 def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
-    """Refuse that environments have not become what `restore_env` has told them, as far as they give their states.
+    """Refuse environments whose state differs from the one given to `restore_env`, as far as they return their state.
 
     Raises:
-        ValueError: If the state of one is another.
+        ValueError: If a state differs.
     """
     *_, innermost = layers_of(env)
     if _pair_of(innermost) == "state":
@@ -127,14 +127,14 @@ def check_taken(env: Any, plain: Mapping[str, Any]) -> None:
 
 
 def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
-    """What the next episodes of an environment, or of a vector environment, depend on beside what is done in them.
+    """State, besides the agent's actions, that determines the next episodes of an environment or a vector environment.
 
     Args:
         env: The environment.
         alone: Whether the global random streams belong to it.
     """
     *_, innermost = layers_of(env)
-    elsewhere = hasattr(type(innermost), "states_between_episodes")  # its environments are in other processes
+    elsewhere = hasattr(type(innermost), "states_between_episodes")  # its environments run in other processes
     return {
         "state": EnvLayers(env).now().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
         "envs": innermost.states_between_episodes() if elsewhere else None,
@@ -142,15 +142,15 @@ def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
 
 
 def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool = False) -> None:
-    """Let the next episodes be those that would have followed `state_between_episodes`.
+    """Restore a state of `state_between_episodes`, so that the same episodes follow.
 
     Raises:
-        ValueError: If it comes from another environment or is not taken, or the environments of a vector environment
+        ValueError: If it comes from another environment or is rejected, or the environments of a vector environment
             cannot be reached.
     """
     *_, innermost = layers_of(env)
     try:
-        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # it makes some when it is reset
+        if told["streams"].keys() - Streams.of(env, with_global=alone).names:  # a reset creates the others
             env.reset()
         restore_env(env, told["state"])
         check_taken(env, told["state"])
@@ -161,7 +161,7 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
             raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
     except ValueError:
         raise
-    except Exception as error:  # of code of the user's
+    except Exception as error:  # raised by the user's code
         raise ValueError(f"the environment does not take its state: {error!r:.200}") from error
 
 
@@ -171,12 +171,12 @@ def _envs_of(env: Any) -> Sequence[Any]:
 
 
 def is_vector(env: Any) -> bool:
-    """Whether this is several environments in one."""
+    """True if this is a vector environment."""
     return isinstance(getattr(env, "num_envs", None), int)
 
 
 def _tells(layer: Any) -> bool:
-    """Whether it says all of itself; what vector environments say is of the episodes that run."""
+    """True if the layer's own `saved_state` is used; that of vector environments covers running episodes."""
     return is_resumable(layer) and not is_vector(layer)
 
 
@@ -186,7 +186,7 @@ def _remembered(layer: Any) -> dict[str, Any]:
 
 
 def _in_words(plain: Any) -> str:
-    """What tells the numbers of saved values apart, but not what containers and types of NumPy they are held in."""
+    """Text of saved numbers, independent of the containers and NumPy types that hold them."""
     return repr(_bare(from_json(plain)))
 
 
@@ -199,7 +199,7 @@ def _bare(value: Any) -> Any:
 
 
 def _pair_of(env: Any) -> str:
-    """How an environment without its wrappers gives and takes its whole state; empty if it does not."""
+    """Kind of the methods that read and set the whole state of an unwrapped environment; empty if there are none."""
     if hasattr(type(env), "clone_state") and hasattr(env, "ale"):
         return "ale"
     get, put = getattr(type(env), "get_state", None), getattr(type(env), "set_state", None)

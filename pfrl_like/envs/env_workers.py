@@ -1,4 +1,4 @@
-"""The workers of `MultiprocessVectorEnv`: what runs in them, their replacement, observations in shared memory."""
+"""The workers of `MultiprocessVectorEnv`: their commands, their replacement, and observations in shared memory."""
 
 import contextlib
 import logging
@@ -20,21 +20,21 @@ from pfrl_like.processes.shared_arrays import Layout, SharedArrays
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Why nobody knows how the episode of an environment came about that was made again.
+#: Reason why the episode of an environment that was made again cannot be repeated.
 REPLACED = "its worker has been replaced"
 _LOGGER = logging.getLogger(__name__)
 _START = "start"
 
 
 class Slot(int):
-    """Stands in a message for the array that lies in the shared array of this number."""
+    """Placeholder in a message for an array that is in the shared array of this number."""
 
 
 class SharedObservations:
-    """A place in shared memory for the latest observation of each environment.
+    """Shared memory for the latest observation of each environment.
 
-    An array whose shape and dtype are those of its space goes there and a `Slot` takes its place in the message; all
-    else travels in the message itself, so that every observation arrives as it was.
+    An array with the shape and dtype of its space is stored there, and a `Slot` replaces it in the message. Other
+    values are sent in the message itself, so that every observation arrives unchanged.
 
     Args:
         space: Observation space of one environment, made of any nesting of dicts, tuples and array spaces.
@@ -59,22 +59,22 @@ class SharedObservations:
 
     @property
     def arrays(self) -> Sequence[NDArray[Any]]:
-        """The shared arrays, each of shape [num_envs, ...]."""
+        """Shared arrays, each of shape [num_envs, ...]."""
         return self._memory.arrays if self._memory else ()
 
     def put(self, index: int, obs: Any) -> Any:
-        """Store the observation of environment `index`; returns the message that stands for it."""
+        """Store the observation of environment `index`; returns the message that represents it."""
         message = self._put(self._tree, index, obs)
-        if self._tree == 0:  # one array, the usual case: no class in the message, which takes long to pickle
+        if self._tree == 0:  # one array, the usual case: a class in the message takes long to pickle
             return 0 if type(message) is Slot else (obs,)
         return message
 
     def message(self, obs: Any) -> Any:
-        """The message that holds an observation itself."""
+        """Message that contains the observation itself."""
         return (obs,) if self._tree == 0 else obs
 
     def get(self, messages: Sequence[Any]) -> tuple[Any, ...]:
-        """The observations of all environments, as fresh arrays, from the message of each."""
+        """Observations of all environments, as fresh arrays, from the message of each."""
         if self._tree == 0:
             if all(type(message) is int for message in messages):
                 return Rows.of(self.arrays[0].copy())
@@ -82,12 +82,12 @@ class SharedObservations:
         return tuple(self._get(self._tree, index, message) for index, message in enumerate(messages))
 
     def unlink(self) -> None:
-        """Remove the name of the memory, once all have attached."""
+        """Remove the name of the memory after all processes have attached."""
         if self._memory is not None:
             self._memory.unlink()
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         if self._memory is not None:
             self._memory.close()
 
@@ -115,7 +115,7 @@ class SharedObservations:
 
 
 def _tree(space: Any, leaves: list[tuple[tuple[int, ...], str]]) -> Any:
-    """The space's nesting with the number of a shared array at each array space and None at others; adds to leaves."""
+    """Nesting of the space, with the number of a shared array for each array space, else None; extends `leaves`."""
     kind = space_kind(space)
     if kind == "dict":
         return {key: _tree(part, leaves) for key, part in space.spaces.items()}
@@ -134,12 +134,13 @@ def serve_env(
 
     Args:
         channel: The worker's end of the pipe; commands are pairs (name, argument).
-        index: Which environment this is.
+        index: Index of this environment.
         make_env: Makes it.
         entropy: Seeds the global random streams of this process, so that environments that draw from them differ from
-            each other and are the same in the next run of the same seed: a number that follows from that, the index
-            and, of a worker that replaces another, how many had been replaced. Such a one seeds its environment, too.
-        num_envs: How many environments there are.
+            each other and are the same in the next run with the same seed. It holds a number that depends on the seed,
+            the index and, for a worker that replaces another, the number of workers replaced so far. Such a worker
+            seeds its environment, too.
+        num_envs: Number of environments.
     """
     of_streams, seed = map(int, np.random.SeedSequence(entropy).generate_state(2))
     set_random_seed(of_streams)
@@ -150,7 +151,7 @@ def serve_env(
         channel.send(cloudpickle.dumps((space, getattr(env, "action_space", None))))
         answers = _Answers(env, index, num_envs)
         if len(entropy) > 2:
-            with contextlib.suppress(ValueError):  # it takes none
+            with contextlib.suppress(ValueError):  # the environment takes no seed
                 answers.seed(seed)
         while True:
             try:
@@ -165,7 +166,7 @@ def serve_env(
 
 
 class _Answers:
-    """One method for each command."""
+    """Answers of a worker: one method for each command."""
 
     def __init__(self, env: Any, index: int, num_envs: int) -> None:
         self._env, self._index, self._num_envs = env, index, num_envs
@@ -181,7 +182,7 @@ class _Answers:
     def step(self, action: Any) -> Any:
         result = self._env.step(action)
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
-            return result  # the parent says what is wrong
+            return result  # the parent reports the error
         return (self._shared.put(self._index, result[0]), *result[1:])
 
     def reset(self, _: None) -> tuple[Any, Any]:
@@ -212,7 +213,7 @@ class _Answers:
     def state_between_episodes(self, _: None) -> Any:
         try:
             return state_between_episodes(self._env, alone=True)
-        except Exception as error:  # of code of the user's
+        except Exception as error:  # raised by the user's code
             return f"{error!r:.200}"
 
     def restore_between_episodes(self, state: Any) -> str:
@@ -225,7 +226,7 @@ class _Answers:
     def spec(self, _: None) -> bytes:
         try:
             packed: bytes = cloudpickle.dumps(getattr(self._env, "spec", None))
-        except Exception:  # it holds what no other process can have
+        except Exception:  # it holds an object that cannot be sent to another process
             packed = cloudpickle.dumps(None)
         return packed
 
@@ -234,16 +235,16 @@ class EnvWorkers(Workers):
     """Workers that each serve an environment.
 
     Args:
-        factories: Make the environments; they reach every kind of process.
+        factories: Functions that make the environments; they can be sent to processes of any kind.
         entropy: Seeds the random streams of the workers, and of those that replace them.
-        start_method: How processes start.
-        timeout: Seconds that an answer may take; None is for ever.
-        restarts: How many workers may be replaced.
+        start_method: Start method of the processes.
+        timeout: Seconds that an answer may take; None for no limit.
+        restarts: Number of workers that may be replaced.
 
     Attributes:
-        cut: Why the episode of an environment was cut off, by its index; until it is told.
-        spaces: What the first message of worker 0 was.
-        greeting: Command and argument that every worker gets when it begins, as soon as there is one; see `greet`.
+        cut: Reasons why episodes were cut off, by the environment's index, until they are reported.
+        spaces: First message of worker 0.
+        greeting: Command and argument that every worker gets when it starts, once set; see `greet`.
     """
 
     def __init__(
@@ -277,7 +278,7 @@ class EnvWorkers(Workers):
         self._asked = command
         for index, argument in arguments.items():
             self.send(index, (command, argument), self.timeout)
-        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # that repeats episodes
+        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # it repeats episodes
 
     def greet(self, command: str, argument: Any) -> None:
         """Send a command to all workers and, before any other, to those that replace them."""
@@ -285,7 +286,7 @@ class EnvWorkers(Workers):
         self.ask(command, dict.fromkeys(range(len(self)), argument))
 
     def ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """The answers of those workers that do not fail; the others are replaced, and in `cut`.
+        """Answers of the workers that do not fail; the others are replaced, and listed in `cut`.
 
         Raises:
             WorkerError: If no more may be replaced.
@@ -305,7 +306,7 @@ class EnvWorkers(Workers):
                 self._replace(error, command)
 
     def limit(self) -> str:
-        """What was asked, and the seconds; at the start also what these are for."""
+        """Text that names the command and its time limit; at the start also what the limit covers."""
         if self._asked == _START:
             return (
                 f": step_timeout is {self.timeout:g} s, which also bounds the start of a worker (importing modules, "
@@ -314,8 +315,8 @@ class EnvWorkers(Workers):
         return f": it was asked for {self._asked!r}, and step_timeout is {self.timeout:g} s"
 
     def _replace(self, error: WorkerError, command: str) -> None:
-        """Put another worker in the place of one that has failed, and in that of every other that fails meanwhile."""
-        failed, fresh = [error], dict[int, bool]()  # new workers, and whether they have been greeted
+        """Replace a worker that has failed, and all others that fail meanwhile."""
+        failed, fresh = [error], dict[int, bool]()  # new workers, and whether the greeting was sent
         while failed or fresh:
             try:
                 if not failed:
@@ -326,7 +327,7 @@ class EnvWorkers(Workers):
                 error = failed.pop()
                 self._put_another(error)
                 fresh[error.index] = False
-        self._asked = command  # again
+        self._asked = command  # restored: `_welcome` has changed it
 
     def _put_another(self, error: WorkerError) -> None:
         if self.n_restarted == self.restarts:
@@ -339,7 +340,7 @@ class EnvWorkers(Workers):
         self.restart(error.index, self._told(error.index, (self.n_restarted,)))
 
     def _welcome(self, fresh: dict[int, bool]) -> None:
-        """Wait for the next answer that a new worker owes: that it has begun, then that to the greeting."""
+        """Wait for the next answer of a new worker: first the one of its start, then the one to the greeting."""
         index, greeted = next(iter(fresh.items()))
         self._asked = self.greeting[0] if greeted and self.greeting else _START
         self.receive([index], self.timeout)

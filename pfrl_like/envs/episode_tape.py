@@ -1,4 +1,4 @@
-"""`EpisodeTape`: how the running episode of an environment came about, so that another process can go on with it."""
+"""`EpisodeTape`: a record of the running episode of an environment, from which another process can continue it."""
 
 import contextlib
 import json
@@ -17,10 +17,10 @@ from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
 
 _RESET = object()
-_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # of which nobody needs a copy
-_SMALL = 1024  # bytes of an observation that may wait
-_MOST = 64  # steps that may
-#: Bytes that the actions of the episodes that run may take, in memory or in a file: a million of a few numbers each.
+_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # immutable, so that no copy is needed
+_SMALL = 1024  # largest observation, in bytes, whose step may wait
+_MOST = 64  # largest number of waiting steps
+#: Limit on the bytes of the running episodes' actions, in memory or in a file: a million actions of a few numbers each.
 _ROOM_FOR_ACTIONS = 192 << 20
 _TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
 _OTHERWISE = (
@@ -30,13 +30,13 @@ _OTHERWISE = (
 
 
 class Arrival(NamedTuple):
-    """Where an environment has come to.
+    """Result of restoring an environment.
 
     Attributes:
         obs: The observation; None if the environment had none.
-        info: What came with it.
-        exact: Whether the environment is as it was.
-        reason: Why it is not; empty if it is.
+        info: The info of the same step or reset.
+        exact: Whether the environment is in the saved state.
+        reason: Reason why it is not; empty if it is.
     """
 
     obs: Any
@@ -46,24 +46,25 @@ class Arrival(NamedTuple):
 
 
 class EpisodeTape(Forwarding):
-    """Records how an environment's episode came about, and repeats it in an environment that was made the same way.
+    """Records the running episode of an environment, and repeats it in another environment made in the same way.
 
-    An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, gives its
-    state. All others repeat the episode: the random streams are put back to where they were before the reset (with
-    them the state of layers that have `saved_state` and `restore_state`, of environments with `get_state` and
-    `set_state`, and of ALE's games), and the actions are taken again. Observations, rewards and flags are summed up on
-    both ways; if the sums differ, the environment is somewhere else. Of an episode that grows too long nothing is kept.
+    An environment that has `get_state()` and `set_state(state)`, and only wrappers whose state is known, returns its
+    state. For all others the episode is repeated: the random streams are restored to their states before the reset,
+    together with the state of layers that have `saved_state` and `restore_state`, of environments with `get_state` and
+    `set_state`, and of ALE's games. Then the actions are repeated. Checksums of observations, rewards and flags are
+    computed both times; if they differ, the state was not reached. The record of an episode that grows too long is
+    dropped.
 
-    `reset` and `step` give what the environment gives, and other attributes are the environment's.
+    `reset` and `step` return the environment's values, and other attributes are the environment's.
 
     Args:
         env: An environment of any form.
-        alone: Whether the global random streams are this environment's alone, as in a worker process: then they are
+        alone: Whether the global random streams belong to this environment alone, as in a worker process: then they are
             saved and restored with it.
-        num_envs: Environments of which the tapes share the room for actions.
+        num_envs: Number of environments whose tapes share the memory for actions.
 
     Attributes:
-        info: What the last step or reset told beside the observation.
+        info: The info of the last step or reset.
     """
 
     def __init__(self, env: Any, *, alone: bool = False, num_envs: int = 1) -> None:
@@ -76,10 +77,10 @@ class EpisodeTape(Forwarding):
         self._draws, self._draws_at_resets = GlobalDraws(128), GlobalDraws(16)
         self._streams, self._to_look = self._streams_of_env(), 2
         self._actions: list[Any] = []
-        self._bytes = 0  # that they take
-        self._sums = 0, 0  # of observations, and of rewards and flags
-        self._room = 0  # how many may wait before the next one is looked at
-        # Steps that wait to be summed up: a loop over many finds in the cache what it needs.
+        self._bytes = 0  # bytes of the actions
+        self._sums = 0, 0  # checksums of observations, and of rewards and flags
+        self._room = 0  # number of steps that may wait before the next check
+        # Steps that wait for their checksums: a loop over many steps makes better use of the cache.
         self._waiting: list[tuple[Any, Any, Any]] = []
         self._start_over(None)
 
@@ -97,7 +98,7 @@ class EpisodeTape(Forwarding):
             result = self._draws_at_resets.call(len(self._actions), act)
             self._actions.append(_RESET)
         self._draws_at_resets.count(1)
-        if self._to_look or "seed" in told:  # it may have made new generators
+        if self._to_look or "seed" in told:  # the environment may have created new generators
             self._to_look -= self._to_look > 0
             self._streams = self._streams_of_env()
         obs, info = reset_values(result)
@@ -106,7 +107,7 @@ class EpisodeTape(Forwarding):
         return result
 
     def step(self, action: Any) -> Any:
-        """Act."""
+        """Act; returns the values of the environment's `step`."""
         kept = action if type(action) in _NUMBERS else own_copy(action)
         waiting = self._waiting
         act = self.env.step if len(waiting) < self._room else self._step_and_look
@@ -118,7 +119,7 @@ class EpisodeTape(Forwarding):
         return result
 
     def _step_and_look(self, action: Any) -> Any:
-        """Act, having summed up what waits, and look at what is drawn if that is due."""
+        """Act after computing the checksums of waiting steps, and record random draws if a check is due."""
         if self._begun is not None:
             self._digest()
         if self._begun is None:
@@ -142,22 +143,22 @@ class EpisodeTape(Forwarding):
         self._room = 0
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environment came to where it is, in plain values; if it cannot tell, why not."""
+        """Plain values from which `restore_state` reaches the same state, or the reason why there are none."""
         self._digest()
         try:
             told = self._state_now() if self._gives_state else self._story()
             return told | {"own": self._own_streams().to_plain()}
-        except Exception as error:  # of code of the user's
+        except Exception as error:  # raised by the user's code
             reason = f"what brings the environment to where it is cannot be saved: {error!r:.200}"
             return {"way": "unknown", "reason": reason}
 
     def restore_state(self, state: Mapping[str, Any]) -> Arrival:
-        """Let the environment come to where another one was.
+        """Bring the environment into the state in which another one was saved.
 
-        The global random streams are left as they are, unless they are this environment's alone.
+        The global random streams are left as they are, unless they belong to this environment alone.
 
         Args:
-            state: What `saved_state` gave.
+            state: The result of `saved_state`.
 
         Raises:
             KeyError, TypeError, ValueError: If it is no such state.
@@ -190,7 +191,7 @@ class EpisodeTape(Forwarding):
         self._start_over((told, state, self._streams.now()) if state is not None else None, trouble)
 
     def _start_over(self, begun: tuple[dict[str, Any], EnvState, dict[str, Any]] | None, trouble: str = "") -> None:
-        """Forget the episode, and record one that has begun so; None for none, with the reason."""
+        """Forget the episode, and record a new one that began with `begun`; None for no record, with the reason."""
         self._begun, self._trouble = begun, trouble
         self._waiting.clear()
         self._draws.clear()
@@ -233,10 +234,10 @@ class EpisodeTape(Forwarding):
         kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
         resets, left = set(state["resets"]), iter(actions)
         entries = [_RESET if number in resets else next(left, _RESET) for number in range(len(actions) + len(resets))]
-        most, self._most = self._most, math.inf  # it was short enough
+        most, self._most = self._most, math.inf  # no limit: the saved episode was short enough
         try:
             restore_env(self.env, layers)
-            if state["streams"].keys() - self._streams_of_env().names:  # the environment makes some when it is reset
+            if state["streams"].keys() - self._streams_of_env().names:  # a reset creates the others
                 self.env.reset()
                 restore_env(self.env, layers)
             self._streams = self._streams_of_env()
@@ -261,32 +262,32 @@ class EpisodeTape(Forwarding):
 
 
 def taped(envs: Sequence[Any]) -> list[Any]:
-    """Environments, with a tape where they have none."""
+    """The environments, wrapped in tapes where they are none."""
     return [env if isinstance(env, EpisodeTape) else EpisodeTape(env, num_envs=len(envs)) for env in envs]
 
 
 def _checksum_of_rewards(rewards_and_flags: Sequence[tuple[Any, ...]], total: int) -> int:
-    """That of all of them as doubles, however many come at a time."""
+    """Checksum of the numbers as doubles, the same for every way to divide them into calls."""
     with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):
         numbers = np.array(rewards_and_flags, np.float64)
         if numbers.ndim == 2:
             return zlib.crc32(numbers.tobytes(), total)
     for each in rewards_and_flags:
-        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):  # no numbers: others say so
+        with contextlib.suppress(TypeError, ValueError, RuntimeError, OverflowError):  # reported elsewhere
             numbers = np.array([part.item() if hasattr(part, "item") else part for part in each], np.float64)
             total = zlib.crc32(numbers.tobytes(), total)
     return total
 
 
 def _bytes_of(action: Any) -> int:
-    """About what an action takes in memory or in a file, whichever is more."""
+    """Approximate bytes of an action in memory or in a file, whichever is more."""
     if type(action) is int:
         return 40
     if isinstance(action, np.ndarray | np.generic):
         return 128 + action.nbytes * 4 // 3
     try:
         return 128 + 2 * len(json.dumps(to_json(action)))
-    except TypeError:  # which is told when it is to be saved
+    except TypeError:  # reported when the action is saved
         return 1024
 
 

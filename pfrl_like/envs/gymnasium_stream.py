@@ -1,4 +1,4 @@
-"""`GymnasiumStream`: gymnasium's vector environments, which reset themselves in one of three ways; any as a stream."""
+"""`GymnasiumStream` for gymnasium's vector environments with their three autoreset modes, and `as_vector_stream`."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -31,9 +31,9 @@ from pfrl_like.utils.plain_values import from_json, to_json
 class GymnasiumStream(VectorStream):
     """A `gymnasium.vector.VectorEnv` in any autoreset mode; made by `as_vector_stream`.
 
-    Next-step: the step after an end ignores its action and only resets; its slot is not active then. Same-step: the
-    observation is already that of the new episode and the last one comes in `info["final_obs"]`. Disabled: `begin`
-    resets.
+    Next-step: the step after an episode's end ignores its action and only resets; its slot is not active then.
+    Same-step: the observation is already that of the new episode, and the last one of the old episode is in
+    `info["final_obs"]`. Disabled: `begin` resets.
     """
 
     def __init__(self, env: Any) -> None:
@@ -44,7 +44,7 @@ class GymnasiumStream(VectorStream):
         is_own = isinstance(env.unwrapped, own_classes)
         self._gives_copies = is_own and bool(env.unwrapped.copy)
         self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
-        self._sync: Any = None  # what `record` has found
+        self._sync: Any = None  # set by `record`
         self._resetting: BoolArray | None = None  # slots whose next step only resets
         self._start(None, None)
 
@@ -88,13 +88,13 @@ class GymnasiumStream(VectorStream):
         return VectorObs(self._next_obs, active, self._next_mask)
 
     def record(self) -> None:
-        """Record from now on how episodes come about, if the environments are in this process."""
+        """Record episodes from now on, if the environments are in this process."""
         if isinstance(self.innermost, gymnasium.vector.SyncVectorEnv):
             self._sync = self.innermost
             self._sync.envs = taped(self._sync.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are, in plain values."""
+        """Plain values from which `restore_state` reaches the same state."""
         if self._sync is None:
             return {"episodes": None, "way": "unknown", "reason": self.not_recorded}
         arrays = {"mask": self._next_mask, "ended": self._ended, "begin": self._must_begin, "reset": self._resetting}
@@ -105,7 +105,7 @@ class GymnasiumStream(VectorStream):
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Let the environments come to where they were."""
+        """Bring the environments into a saved state."""
         sync = self._sync
         if state["episodes"] is None or sync is None:
             return [self.not_recorded]
@@ -120,9 +120,9 @@ class GymnasiumStream(VectorStream):
         return reasons
 
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
-        self._next_obs, self._next_mask = obs, mask  # what comes next to act on, but for the slots begun in `begin`
-        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # in the eyes of the environment
-        self._must_begin = self._ended  # in the eyes of the agent
+        self._next_obs, self._next_mask = obs, mask  # for the next action, except in slots that `begin` starts
+        self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # from the environment's point of view
+        self._must_begin = self._ended  # from the agent's point of view
         self._resetting = None
 
     def _reset_some(self, rows: BoolArray) -> None:
@@ -137,7 +137,7 @@ class GymnasiumStream(VectorStream):
         self._next_mask = merge_masks(rows, self._action_mask(info), self._next_mask)
 
     def _rows(self, obs: Any) -> Any:
-        """The observations as an array [k, ...], or as a list of k where one of them is no single array."""
+        """Observations as an array [k, ...], or as a list of length k if an observation is no single array."""
         if not self._gives_copies:
             obs = own_copy(obs)  # the env may reuse it
         if self._kind in ("dict", "tuple"):
@@ -192,7 +192,7 @@ def _autoreset_mode(env: Any) -> AutoresetMode:
 
 
 def _row(space: Any, obs: Any, index: int) -> Any:
-    """The observation of one environment out of gymnasium's batched form."""
+    """Observation of one environment, taken from gymnasium's batched form."""
     kind = space_kind(space)
     if kind == "dict":
         return {key: _row(part, obs[key], index) for key, part in space.spaces.items()}
@@ -202,15 +202,15 @@ def _row(space: Any, obs: Any, index: int) -> Any:
 
 
 def as_vector_stream(env: Any) -> VectorStream:
-    """Give a vector environment the form of a `VectorStream`.
+    """Wrap a vector environment in a `VectorStream`.
 
     Args:
-        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)`
-            of four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
+        env: A `SerialVectorEnv`, `MultiprocessVectorEnv` or another one of PFRL's form (`num_envs`, `step(actions)` of
+            four or five values, `reset(mask)`), or a `gymnasium.vector.VectorEnv` in any autoreset mode.
 
     Raises:
         TypeError: If it is none of these.
-        ValueError: If a gymnasium vector environment does not tell its autoreset mode.
+        ValueError: If a gymnasium vector environment does not name its autoreset mode.
     """
     if isinstance(env, VectorStream):
         return env

@@ -1,4 +1,4 @@
-"""`MultiprocessVectorEnv`: several environments, each in a process of its own."""
+"""`MultiprocessVectorEnv`: several environments, each in its own process."""
 
 import hashlib
 import pickle
@@ -24,35 +24,36 @@ Answers = TypeVar("Answers")
 class MultiprocessVectorEnv(VectorEnv):
     """Environments that step at the same time, each in its own process.
 
-    Array observations come through shared memory, all else through pipes. An environment that raises and a worker
-    that dies end the call that is running with its own traceback, and all workers with it; later calls end with that
-    error, too. Ctrl-C also ends all workers. No worker outlives this process, however it ends, and no program that an
-    environment has started outlives its worker, unless it begins a session of its own.
+    Array observations are passed through shared memory, other values through pipes. If an environment raises or a
+    worker dies, the running call raises that error with its traceback, and all workers end; later calls raise the same
+    error. Ctrl-C also ends all workers. No worker outlives this process, however it ends. No program that an
+    environment has started outlives its worker, unless it begins its own session.
 
     Args:
-        env_fns: Functions that each make one environment; lambdas do.
-        start_method: How processes start: "fork", "spawn" or "forkserver". None is forkserver where there is one, else
-            spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
-        step_timeout: Seconds that a step, a reset or making an environment may take before its worker counts as lost
-            and is ended, with an error that tells where it was; None is for ever. The default only ends what hangs.
-        shared_memory: Whether observations may go through shared memory.
-        on_worker_failure: What happens when an environment raises in a step or reset, or its worker dies or lets the
-            time pass. "raise" ends all; with "restart" a new worker makes the environment again, and seeds it. Its
+        env_fns: Functions that each make one environment; lambdas are allowed.
+        start_method: Start method of the processes: "fork", "spawn" or "forkserver". None is forkserver where it is
+            available, else spawn; both need the script's main part under `if __name__ == "__main__":`, fork does not.
+        step_timeout: Seconds that a step, a reset or making an environment may take. After that its worker counts as
+            lost and is ended, with an error that names the running command; None for no limit. The default only ends
+            environments that hang.
+        shared_memory: Whether observations may be passed through shared memory.
+        on_worker_failure: Reaction if an environment raises in a step or reset, or its worker dies or exceeds the time
+            limit. "raise" ends all workers; with "restart" a new worker makes the environment again, and seeds it. Its
             episode ends with a truncated step (of four values: not done, with "needs_reset" in the info) of reward 0
             that repeats its last observation and has "worker_restarted", the reason, in its info.
-        max_restarts: How often that may happen; then it raises.
+        max_restarts: Number of restarts after which a failure raises.
 
     Attributes:
-        num_envs: How many environments there are.
-        observation_space: That of one environment.
-        action_space: That of one environment.
+        num_envs: Number of environments.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
         last_obs: The observations returned last.
 
     Raises:
         ValueError: If there is no function, the start method is not available, or an argument is out of range.
-        TypeError: If a function cannot be sent to another process, or a number is none.
+        TypeError: If a function cannot be sent to another process, or an argument that has to be a number is none.
         WorkerError: If an environment cannot be made, or not in time.
-        RuntimeError: In a daemonic process, which can start no others: `SerialVectorEnv` serves there.
+        RuntimeError: In a daemonic process, which cannot start others; use `SerialVectorEnv` there.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class MultiprocessVectorEnv(VectorEnv):
 
     @property
     def closed(self) -> bool:
-        """Whether the environments have been closed."""
+        """True if the environments have been closed."""
         return self._workers.closed
 
     @cached_property
@@ -104,7 +105,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return self._workers.timeout
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; what comes back is that of `VectorEnv.step`, in the environments' own form.
+        """Act in every environment; returns the values of `VectorEnv.step`, in the environments' own form.
 
         Raises:
             ValueError: If the number of actions is wrong.
@@ -117,7 +118,7 @@ class MultiprocessVectorEnv(VectorEnv):
         if cut:
             told = 5 if self._tells_at_reset else 4
             n_values = next((len(answer) for answer in answers.values()), told)
-            # The last observation comes as through a pipe: what is in shared memory may be half written.
+            # The message contains the last observation itself: the one in shared memory may be half written.
             last = {i: self._shared.message(self.last_obs[i]) for i in cut}
             answers |= {i: cut_step(last[i], reason, n_values) for i, reason in cut.items()}
             cut.clear()
@@ -130,7 +131,7 @@ class MultiprocessVectorEnv(VectorEnv):
         """Start new episodes where `mask` is not True.
 
         Returns:
-            A tuple of observations; with environments that return (obs, info), that and a list of dicts, empty ones
+            A tuple of observations. If environments return (obs, info): that tuple and a list of dicts, empty ones
             where nothing was reset.
 
         Raises:
@@ -147,12 +148,12 @@ class MultiprocessVectorEnv(VectorEnv):
                 self._messages[i] = message
                 self._tells_at_reset = info is not None
                 infos[i] = info or {}
-            to_reset = [i for i in to_reset if i in self._workers.cut]  # by the worker that is there now
+            to_reset = [i for i in to_reset if i in self._workers.cut]  # by their new workers
         self.last_obs = self._shared.get(self._messages)
         return (self.last_obs, infos) if self._tells_at_reset else self.last_obs
 
     def seed(self, seeds: Any = None) -> None:
-        """Seed the environments, at once or at their next reset, as they take it.
+        """Seed the environments, at once or at their next reset, depending on the environment.
 
         Args:
             seeds: One integer for each environment, one for all, or None for nothing.
@@ -164,11 +165,11 @@ class MultiprocessVectorEnv(VectorEnv):
         self._ask("seed", dict(enumerate(seed_list(seeds, self.num_envs))))
 
     def record(self) -> None:
-        """Record from now on how episodes come about."""
+        """Record episodes from now on."""
         self._ask("record", self._everybody)
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are, with the global random streams of their processes.
+        """Values from which `restore_state` reaches the same state, with the global random streams of the processes.
 
         Raises:
             EnvError: If the environments have been closed.
@@ -179,10 +180,10 @@ class MultiprocessVectorEnv(VectorEnv):
         return {"episodes": [told.get(i, unknown) for i in range(self.num_envs)]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Let the environments come to where they were; after `record`.
+        """Bring the environments into a saved state; call `record` first.
 
         Returns:
-            For each of them the `Arrival`.
+            The `Arrival` of each environment.
         """
         self._check_number(state["episodes"])
         arrivals = self._ask("restore_state", dict(enumerate(state["episodes"])))
@@ -193,10 +194,10 @@ class MultiprocessVectorEnv(VectorEnv):
         return [arrival._replace(obs=obs) for arrival, obs in zip(arrivals, self.last_obs, strict=True)]
 
     def states_between_episodes(self) -> list[dict[str, Any]]:
-        """What the next episodes depend on: the environments' states and all random streams of their processes.
+        """States of the environments and of all random streams of their processes, which determine the next episodes.
 
         Raises:
-            EnvError: If an environment does not tell its state; it can still be used.
+            EnvError: If an environment does not return its state; it can still be used.
             WorkerError: If a worker died, and it is not or no longer replaced.
         """
         answers = self._ask_who_can("state_between_episodes", self._everybody)
@@ -207,7 +208,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return states
 
     def restore_between_episodes(self, states: Sequence[Mapping[str, Any]]) -> None:
-        """Let the next episodes be those that follow `states_between_episodes`.
+        """Restore states of `states_between_episodes`, so that the same episodes follow.
 
         Raises:
             ValueError: If these come from other environments.
@@ -250,7 +251,7 @@ class MultiprocessVectorEnv(VectorEnv):
         return self._closing_on_error(self._workers.ask, command, arguments)
 
     def _ask_who_can(self, command: str, arguments: Mapping[int, Any]) -> dict[int, Any]:
-        """The same of workers that may be replaced."""
+        """Send a command to workers that may be replaced and wait for the answers of those that do not fail."""
         try:
             return self._closing_on_error(self._workers.ask_who_can, command, arguments)
         except WorkerError as error:
@@ -259,8 +260,8 @@ class MultiprocessVectorEnv(VectorEnv):
             raise
 
     def _closing_on_error(self, ask: Callable[..., Answers], command: str, arguments: Mapping[int, Any]) -> Answers:
-        """Whatever goes wrong ends all workers: answers may be under way that the next call would take for its own."""
-        if self._failure is not None:  # whoever asked then may have gone on, as checkpoints do
+        """Call `ask`; any error ends all workers, since the next call could mistake late answers for its own."""
+        if self._failure is not None:  # the caller may have caught the error, as checkpoints do
             raise copy(self._failure)
         if self.closed:
             raise EnvError("this vector environment has been closed")
@@ -274,6 +275,6 @@ class MultiprocessVectorEnv(VectorEnv):
 
 
 def _entropy() -> int:
-    """A number that follows from the state of the global NumPy stream, without a draw from it."""
+    """Number that depends on the state of the global NumPy stream, computed without a draw from it."""
     state = hashlib.sha256(pickle.dumps(np.random.get_state(legacy=False)))
     return int.from_bytes(state.digest()[:8], "little")

@@ -17,10 +17,10 @@ class SerialVectorEnv(VectorEnv):
 
     Attributes:
         envs: The environments.
-        num_envs: How many there are.
-        observation_space: That of one environment.
-        action_space: That of one environment.
-        spec: That of the first environment, None if it has none.
+        num_envs: Number of environments.
+        observation_space: Observation space of one environment.
+        action_space: Action space of one environment.
+        spec: The `spec` of the first environment, None if it has none.
         last_obs: The observations returned last.
 
     Raises:
@@ -42,7 +42,7 @@ class SerialVectorEnv(VectorEnv):
         self._tells_at_reset = False
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; what comes back is that of `VectorEnv.step`, in the environments' own form.
+        """Act in every environment; returns the values of `VectorEnv.step`, in the environments' own form.
 
         Raises:
             ValueError: If the number of actions is wrong.
@@ -57,8 +57,8 @@ class SerialVectorEnv(VectorEnv):
         """Start new episodes where `mask` is not True.
 
         Returns:
-            A list of observations; with environments that return (obs, info), that and a list of dicts, empty ones
-            where nothing was reset.
+            A list of observations. If environments return (obs, info): that list and a list of dicts, empty ones where
+            nothing was reset.
 
         Raises:
             ValueError: If the mask has a wrong length.
@@ -76,7 +76,7 @@ class SerialVectorEnv(VectorEnv):
         return (observations, infos) if self._tells_at_reset else observations
 
     def seed(self, seeds: Any) -> None:
-        """Seed the environments, at once or at their next reset, as they take it.
+        """Seed the environments, at once or at their next reset, depending on the environment.
 
         Args:
             seeds: One integer for each environment, one for all, or None for nothing.
@@ -89,23 +89,23 @@ class SerialVectorEnv(VectorEnv):
                 self._seeds[i] = seed
 
     def record(self) -> None:
-        """Record from now on how episodes come about."""
+        """Record episodes from now on."""
         self.envs = taped(self.envs)
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are; after `record`."""
+        """Values from which `restore_state` reaches the same state; call `record` first."""
         return {"episodes": [env.saved_state() for env in self.envs]}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[Any]:
-        """Let the environments come to where they were; after `record`.
+        """Bring the environments into a saved state; call `record` first.
 
         Returns:
-            For each of them the `Arrival`.
+            The `Arrival` of each environment.
         """
         arrivals = [env.restore_state(told) for env, told in zip(self.envs, state["episodes"], strict=True)]
         self.last_obs = [arrival.obs for arrival in arrivals]
         return arrivals
 
     def close(self) -> None:
-        """Close every environment that can be closed, and raise the first error of these."""
+        """Close every environment that has `close`, and raise the first error."""
         close_all(self.envs)

@@ -1,4 +1,4 @@
-"""`VectorStream`: the one form in which several environments reach the agent; `PfrlStream`, those of PFRL's form."""
+"""`VectorStream`: the common interface of vector environments for agents; `PfrlStream`: the one for PFRL's form."""
 
 import operator
 from abc import ABC, abstractmethod
@@ -12,24 +12,24 @@ from pfrl_like.envs.env_states import is_resumable, layers_of
 from pfrl_like.errors import EnvError
 from pfrl_like.utils.env_values import own_copy, reset_values
 
-#: What every vector wrapper of gymnasium or ours has.
+#: Attributes that every vector wrapper has, gymnasium's and ours.
 _COMMON = frozenset(("env", "action_space", "observation_space", "spec"))
 
 
 def saved_layers(env: Any) -> list[Any]:
-    """What each wrapper saves, from the outside in; None of those that save nothing."""
+    """States of the wrappers, from the outside in; None for those that save nothing."""
     *wrappers, _ = layers_of(env)
     return [layer.saved_state() if is_resumable(layer) else None for layer in wrappers]
 
 
 def restore_layers(env: Any, arrivals: Sequence[Any], states: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """Put back what `saved_layers` gave, if the environments inside have come to where they were.
+    """Restore the result of `saved_layers`, if the environments inside have reached their saved states.
 
     Returns:
-        Why they have not, or the wrappers are not as they were; nothing if all are.
+        Reasons why the environments or the wrappers are not in their saved states; empty if all are.
 
     Raises:
-        ValueError: If there are others.
+        ValueError: If the number of wrappers differs.
     """
     reasons = [f"environment {i}: {arrival.reason}" for i, arrival in enumerate(arrivals) if not arrival.exact]
     if reasons:
@@ -47,13 +47,13 @@ BoolArray = NDArray[np.bool_]
 
 
 class VectorObs(NamedTuple):
-    """Observations to act on.
+    """Observations for the next actions.
 
     Attributes:
         obs: One observation for each environment: an array [k, ...] or a sequence of length k.
-        active: False where an environment has yet to spend a step on its reset: any action will do there, and it
-            costs no draw; bool [k].
-        action_mask: True where an action is allowed, bool [k, n_actions]; None if no environment tells.
+        active: False where the next step of an environment only resets it: any action is accepted there, and none has
+            to be drawn; bool [k].
+        action_mask: True where an action is allowed, bool [k, n_actions]; None if no environment gives one.
     """
 
     obs: Any
@@ -65,13 +65,14 @@ class VectorStep(NamedTuple):
     """One transition of each active environment.
 
     Attributes:
-        obs: The true observations after the step, the last one of the episode where it ended; as in `VectorObs`.
+        obs: The true observations after the step, also where the episode ended; form as in `VectorObs`.
         reward: float64 [k].
         terminated: Whether `obs` is terminal, bool [k].
         truncated: Whether the episode was cut off at `obs`, also by `info["needs_reset"]`, bool [k].
         active: False where the environment only reset itself, so that there is no transition, bool [k].
-        action_mask: Of `obs`; as in `VectorObs`.
-        infos: As the environment gave it: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
+        action_mask: Masks at `obs`: True where an action is allowed, bool [k, n_actions]; None if no environment gives
+            one.
+        infos: Infos in the environment's form: a sequence of dicts (PFRL) or a dict of arrays (gymnasium).
     """
 
     obs: Any
@@ -84,15 +85,15 @@ class VectorStep(NamedTuple):
 
 
 class VectorStream(ABC):
-    """Several environments: `reset`, then `step` and `begin` in turn.
+    """Several environments: call `reset`, then `step` and `begin` in turn.
 
     Attributes:
         env: The vector environment.
         num_envs: The number k of environments in it.
-        observation_space: That of one environment, None if unknown.
-        action_space: That of one environment, None if unknown.
+        observation_space: Observation space of one environment, None if unknown.
+        action_space: Action space of one environment, None if unknown.
         innermost: The vector environment below all wrappers.
-        not_recorded: What to say if that cannot be recorded.
+        not_recorded: Message for an environment that cannot be recorded.
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
@@ -103,7 +104,7 @@ class VectorStream(ABC):
         *_, self.innermost = layers_of(env)
         self.not_recorded = f"nobody knows how the episodes in a {type(self.innermost).__name__} come about"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
-        self._all_active.flags.writeable = False  # handed out at every step
+        self._all_active.flags.writeable = False  # shared by all steps
 
     @abstractmethod
     def reset(self) -> VectorObs:
@@ -126,31 +127,31 @@ class VectorStream(ABC):
         """Begin new episodes where the last ones have ended.
 
         Args:
-            end: Which episodes are over, bool [k]: those that the last step terminated or truncated, and those that
-                the caller cuts off.
+            end: Whether an episode is over, bool [k]: terminated or truncated by the last step, or cut off by the
+                caller.
 
         Raises:
-            ValueError: If an ended episode is not in `end`, or an episode is cut off that the environment does not
-                let anyone cut off.
+            ValueError: If an ended episode is not in `end`, or if the environment does not allow callers to cut off
+                episodes.
         """
 
     @abstractmethod
     def record(self) -> None:
-        """Record from now on how episodes come about, as far as that can be known; for `saved_state`."""
+        """Record episodes from now on for `saved_state`, as far as possible."""
 
     @abstractmethod
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are, in plain values."""
+        """Plain values from which `restore_state` reaches the same state."""
 
     @abstractmethod
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Let the environments come to where those were that `saved_state` told of; after `record`.
+        """Bring the environments into the state of a `saved_state`; call `record` first.
 
         Returns:
-            Why they are somewhere else; nothing if they are not.
+            Reasons why they are in another state; empty if they are not.
 
         Raises:
-            ValueError: If it comes from something else.
+            ValueError: If it comes from another kind of environment.
         """
 
     def close(self) -> None:
@@ -158,7 +159,7 @@ class VectorStream(ABC):
         self.env.close()
 
     def _checked(self, end: Any, ended: BoolArray) -> BoolArray:
-        """The episodes that are over, of which those that have ended must be some."""
+        """Flags of the episodes that are over; checks that they include all ended ones."""
         over = as_bools(end, self.num_envs, "end")
         if np.count_nonzero(ended > over):
             raise ValueError(f"end is {over}, but these episodes have ended: {ended}")
@@ -184,10 +185,10 @@ def merge_rows(rows: BoolArray, obs: Any, other: Any) -> Any:
 
 
 def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
-    """A fresh bool array of length `num_envs`.
+    """Fresh bool array of length `num_envs`.
 
     Raises:
-        ValueError: If the length is another one.
+        ValueError: If the length differs.
     """
     array = np.array(values, dtype=np.bool_)
     if array.shape != (num_envs,):
@@ -196,7 +197,7 @@ def as_bools(values: Any, num_envs: int, name: str) -> BoolArray:
 
 
 def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
-    """A fresh float64 array of length `num_envs`.
+    """Fresh float64 array of length `num_envs`.
 
     Raises:
         ValueError: If these are not that many numbers.
@@ -211,7 +212,7 @@ def as_rewards(values: Any, num_envs: int) -> NDArray[np.float64]:
 
 
 class Rows(tuple[Any, ...]):
-    """Observations of several environments that lie in one array; a tuple of its rows.
+    """Observations of several environments that are in one array; a tuple of its rows.
 
     Attributes:
         array: The array, shape [num_envs, ...].
@@ -221,7 +222,7 @@ class Rows(tuple[Any, ...]):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> "Rows":
-        """The rows of an array."""
+        """Rows of an array."""
         rows = cls(array)
         rows.array = array
         return rows
@@ -240,19 +241,19 @@ def join_steps(results: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def cut_step(obs: Any, reason: str, n_values: int) -> tuple[Any, ...]:
-    """A step, in the form of four or five values, that ends an episode because its environment was lost.
+    """Step of four or five values that ends an episode because its environment was lost.
 
     Args:
-        obs: Its last observation.
-        reason: Why.
-        n_values: The form.
+        obs: Last observation of the episode.
+        reason: Reason of the loss.
+        n_values: Number of values, 4 or 5.
     """
     info = {"worker_restarted": reason, "needs_reset": True}
     return (obs, 0.0, False, info) if n_values == 4 else (obs, 0.0, False, True, info)
 
 
 def skip_mask(mask: Any, num_envs: int) -> list[bool]:
-    """Check the mask of a `reset`: True where an environment is left alone.
+    """Check the mask of a `reset`, which is True where an environment is not reset.
 
     Raises:
         ValueError: If its length is not the number of environments.
@@ -279,7 +280,7 @@ def seed_list(seeds: Any, num_envs: int) -> list[int | None]:
 
     Raises:
         ValueError: If the length does not fit.
-        TypeError: If it holds something else.
+        TypeError: If an item is neither an integer nor None.
     """
     if seeds is None:
         return [None] * num_envs
@@ -299,7 +300,7 @@ def _as_int(seed: Any) -> int:
 
 
 class PfrlStream(VectorStream):
-    """A vector environment with `step(actions)` of four or five values and `reset(mask)`.
+    """Vector environment with `step(actions)` of four or five values and `reset(mask)`.
 
     It may return the same arrays every time: they are copied.
     """
@@ -352,20 +353,20 @@ class PfrlStream(VectorStream):
         return VectorObs(self._obs, self._all_active, self._mask)
 
     def record(self) -> None:
-        """Record from now on how episodes come about, if the environment can."""
+        """Record episodes from now on, if the environment can."""
         self._recorded = is_resumable(self.innermost)
         if self._recorded:
             self.innermost.record()
 
     def saved_state(self) -> dict[str, Any]:
-        """How the environments came to where they are, in plain values."""
+        """Plain values from which `restore_state` reaches the same state."""
         if not self._recorded:
             return {"env": None, "way": "unknown", "reason": self.not_recorded}
         told = {"env": self.innermost.saved_state(), "layers": saved_layers(self.env)}
         return told | {"ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Let the environments come to where they were."""
+        """Bring the environments into a saved state."""
         if state["env"] is None or not self._recorded:
             return [self.not_recorded]
         arrivals = self.innermost.restore_state(state["env"])
@@ -385,7 +386,7 @@ class PfrlStream(VectorStream):
         obs = self._stacked(result)
         if isinstance(obs, np.ndarray):
             return obs, ()
-        pairs = [reset_values(one) for one in obs]  # PFRL's own classes leave (obs, info) of gymnasium together
+        pairs = [reset_values(one) for one in obs]  # PFRL's own classes do not split gymnasium's (obs, info)
         return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
 
     def _stacked(self, obs: Any) -> Any:

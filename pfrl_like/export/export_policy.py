@@ -1,4 +1,4 @@
-"""Writing an agent's greedy policy into a file that runs without this library, and trying whether it does the same."""
+"""Export of an agent's greedy policy to a file that runs without this library, with a comparison of both."""
 
 import contextlib
 import importlib.util
@@ -26,7 +26,7 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.storage import atomic_write
 from pfrl_like.utils.checks import check_choice
 
-#: An exported policy, run as who has nothing but the file would run it.
+#: Function that runs an exported policy from its file alone.
 Run = Callable[[Sequence[Tensor]], list[Tensor]]
 
 
@@ -73,7 +73,7 @@ def _run_onnx(content: bytes) -> Run:
 
 
 def _run(loaded: Callable[..., Any]) -> Run:
-    """A policy that torch has loaded, with its outputs in a list, though it may have one alone."""
+    """Function that runs a policy loaded by torch and returns its outputs in a list, even a single one."""
 
     def run(inputs: Sequence[Tensor]) -> list[Tensor]:
         outputs = loaded(*inputs)
@@ -83,11 +83,11 @@ def _run(loaded: Callable[..., Any]) -> Run:
 
 
 class Format(NamedTuple):
-    """A format of files.
+    """File format.
 
     Attributes:
-        write: Gives the content of a file: called with a policy, inputs to trace it with, and text that goes along.
-        run: Gives the policy in such a content.
+        write: Returns the content of a file, given a policy, inputs to trace it with, and a text to store.
+        run: Returns the policy in such a content.
         packages: Packages of the extra "export" that it needs.
     """
 
@@ -96,8 +96,8 @@ class Format(NamedTuple):
     packages: tuple[str, ...] = ()
 
 
-#: By the ending of the file's name: a trace, for `torch.jit.load`, also from C++; a graph for `onnxruntime` and
-#: whatever else reads ONNX, weights included; an exported program, for `torch.export.load`.
+#: By the ending of the file's name: a trace, for `torch.jit.load`, also from C++; a graph with its weights, for
+#: `onnxruntime` and other readers of ONNX; an exported program, for `torch.export.load`.
 FORMATS = {
     ".pt": Format(_torchscript, lambda content: _run(torch.jit.load(io.BytesIO(content)))),  # type: ignore[no-untyped-call]
     ".onnx": Format(_onnx, _run_onnx, ("onnx", "onnxscript", "onnxruntime")),
@@ -107,7 +107,7 @@ FORMATS = {
 
 @contextlib.contextmanager
 def exporting() -> Iterator[None]:
-    """Within it exporters work in silence, without gradients, and distributions do not look at their arguments."""
+    """Context in which exporters are silent, gradients are off, and distributions do not validate their arguments."""
     loggers = {logging.getLogger(name): logging.getLogger(name).level for name in ("torch.onnx", "onnxscript")}
     checks = Distribution._validate_args
     try:
@@ -124,16 +124,16 @@ def exporting() -> Iterator[None]:
 
 
 def _dynamic(signature: Signature) -> tuple[dict[int, Any], ...]:
-    """Which axis of each input counts the observations, as `torch.export` is told."""
+    """Axis of each input that counts the observations, in the form of `torch.export`."""
     batch = torch.export.Dim(BATCH)
     return tuple({axis: batch for axis, size in enumerate(port.shape) if size == BATCH} for port in signature.inputs)
 
 
-#: How far a number of an action or a recurrent state may be from the agent's, or, beyond 1, relative to its size.
+#: Largest difference of actions and recurrent states from the agent's, relative for numbers beyond 1.
 TOLERANCE = 1e-5
-#: How many observations are compared.
+#: Number of observations that are compared.
 N_INPUTS = 1_000
-#: In which batches: (number of observations, steps).
+#: Their batches: (number of observations, steps).
 _PLAIN = ((1, 1), (2, 1), (13, 1), *[(123, 1)] * 8)
 _RECURRENT = ((1, 10), (2, 5), (98, 10))
 
@@ -141,12 +141,12 @@ _RECURRENT = ((1, 10), (2, 5), (98, 10))
 def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) -> None:
     """Refuse an exported policy that acts in another way than the agent, for 1,000 observations, masks and noise.
 
-    Of discrete actions another one will do if the agent holds both for equally good, within `TOLERANCE`.
+    A different discrete action is accepted if the agent rates both as equally good, within `TOLERANCE`.
 
     Args:
-        reference: A copy of the agent, which `policy` has no part in.
-        policy: What was exported.
-        run: The exported policy.
+        reference: A copy of the agent that shares nothing with `policy`.
+        policy: The policy that was exported.
+        run: Runs the exported policy.
         stack: Observations, tensors [k, ...], nested as one observation is.
 
     Raises:
@@ -173,7 +173,7 @@ def check_policy(reference: Greedy, policy: GreedyPolicy, run: Run, stack: Any) 
 
 
 def _of_agent(reference: Greedy, obs: Any, mask: list[Tensor], drawn: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-    """The agent's actions and recurrent state after a step, as if it drew these numbers."""
+    """Agent's actions and recurrent state after a step, with the given random numbers in place of its draws."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), obs))
     given = {ACTION_MASK: mask[0].numpy()} if mask else {}
     with GivenDraws(drawn):
@@ -196,14 +196,14 @@ def _check_actions(policy: GreedyPolicy, inputs: Sequence[Tensor], actions: Tens
 
 
 def _is_as_good(value: Any, actions: Tensor, wanted: Tensor, wrong: Tensor) -> bool:
-    """Whether other actions were chosen only because the agent holds them for as good.
+    """True if the agent rates the different actions as equally good.
 
     Args:
-        value: What says which actions are the best: with `score` if they were chosen among several, otherwise actions
-            that are numbers were not chosen; those that are discrete have values or probabilities.
+        value: Object that rates actions. It has `score` if the actions were chosen among several candidates. Without
+            `score`, continuous actions were not chosen, and discrete ones have values or probabilities.
         actions: The actions that were chosen, [B, ...].
-        wanted: Those of the agent, [B, ...].
-        wrong: Where they differ, [B].
+        wanted: The agent's actions, [B, ...].
+        wrong: True where they differ, [B].
     """
     score = getattr(value, "score", None)
     if score is None and not wanted.is_floating_point():
@@ -240,24 +240,31 @@ def export_policy(
     noise: NoiseMode = "fixed",
     format: str | None = None,
 ) -> Signature:
-    """Write an agent's greedy policy into a file, after it has been compared with the agent.
+    """Write an agent's greedy policy into a file, after comparing it with the agent.
 
     Args:
-        make_copy: Makes a copy of the agent that acts greedily (`Greedy`), each call another one.
-        path: The file, whose ending names the format; it is replaced, or stays as it was.
-        example_obs: As of `export` of agents, like the rest.
-        action_mask: As there.
-        noise: As there.
-        format: As there.
+        make_copy: Makes a new copy of the agent that acts greedily (`Greedy`).
+        path: The file, whose ending names the format; it is replaced, or stays unchanged on an error.
+        example_obs: Observations to trace and compare with: a list of them, an array or dict of stacked ones, or a
+            space to draw from. The file takes observations of the same dtype: give those of the environment itself,
+            such as `env.unwrapped.observation_space`, and float64 is cast inside where a wrapper does it in training.
+        action_mask: True where an action is allowed, [n_actions], as an example: the file then takes masks, too. Masks
+            in observations, under the key "action_mask", are inputs in any case.
+        noise: Treatment of random numbers that greedy actions need, as with IQN, BCQ, BEAR and noisy networks. "fixed":
+            nothing is random; quantile fractions are evenly spaced, weights are without noise, and other numbers are
+            drawn once, the same for every observation. "input": the numbers are inputs of the file.
+        format: One of the endings in `FORMATS`, if the name of the file has another one.
 
     Returns:
-        What the policy takes and gives.
+        Inputs and outputs of the policy.
 
     Raises:
-        ExportError: As there, like the rest.
-        CheckpointError: As there.
-        MissingDependencyError: As there.
-        ValueError: As there.
+        ExportError: If the policy cannot be put into such a file, or if the exported policy acts in another way than
+            the agent.
+        CheckpointError: If the file cannot be written; an older one stays.
+        MissingDependencyError: If a package for the format is not installed.
+        NonFiniteError: If the agent's own actions are NaN or infinite.
+        ValueError: If the ending or `noise` is another one.
     """
     target = os.fspath(path)
     ending = os.path.splitext(target)[1] if format is None else format
@@ -280,7 +287,7 @@ def export_policy(
             check_policy(reference, policy, form.run(content), stack)
         except PfrlLikeError:
             raise
-        except Exception as error:  # exporters raise whatever they like, and so do policies made for other inputs
+        except Exception as error:  # exporters raise errors of any kind, and so do policies made for other inputs
             name = type(agent).__name__
             raise ExportError(f"{name} cannot be exported to {ending}: {type(error).__name__}: {error}") from error
     atomic_write(target, content)
@@ -288,10 +295,10 @@ def export_policy(
 
 
 class CastToFloat32(nn.Module):
-    """A `phi` whose features of float64 are cast to float32, as a wrapper around the environment casts observations.
+    """A `phi` that casts float64 features to float32, like a wrapper of the environment that casts observations.
 
     Args:
-        phi: Gives the features of one observation.
+        phi: Returns the features of one observation.
     """
 
     def __init__(self, phi: Callable[[Any], Any]) -> None:
@@ -299,7 +306,7 @@ class CastToFloat32(nn.Module):
         self.phi = phi
 
     def forward(self, obs: Any) -> Any:
-        """The features of an observation; arrays become tensors."""
+        """Features of an observation; arrays become tensors."""
         return map_nested(_cast, self.phi(obs))
 
 
@@ -309,7 +316,7 @@ def _cast(leaf: Any) -> Tensor:
 
 
 def _gives_float64_to_float32(agent: Any, stack: Any) -> bool:
-    """Whether features of these observations are of float64, but no network computes in it."""
+    """True if features of these observations are float64, but no network has float64 parameters."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf[:1].numpy(), stack))
     features = leaves_of(agent.features(rows, "cpu"))
     modules = [part for part in vars(agent).values() if isinstance(part, nn.Module)]

@@ -1,7 +1,7 @@
-"""What an agent makes of its observations before the network, in torch operations on a whole batch.
+"""An agent's preprocessing of observations, in torch operations on a whole batch.
 
-A `phi` is any function of one observation, most often of NumPy. It goes into the file as it is if it also takes a batch
-of tensors, and else as a rewrite that gives the same for every observation tried.
+A `phi` is any function of one observation, most often of NumPy. It is exported unchanged if it also takes a batch of
+tensors, and otherwise as a rewrite with the same results for every observation tried.
 """
 
 import contextlib
@@ -21,25 +21,25 @@ from pfrl_like.errors import ExportError
 from pfrl_like.preprocessing.features import FeatureExtractor, identity, rows_of_stack, varied_stacks
 from pfrl_like.utils.batch_states import batch_states
 
-#: From raw observations, tensors [B, ...] in a list, to features, nested as the network takes them.
+#: Maps raw observations, tensors [B, ...] in a list, to features, nested like the network's input.
 Preprocessing = Callable[[Sequence[Tensor]], Any]
-#: A part of it.
+#: Computes one part of the features.
 Part = Callable[[Sequence[Tensor]], Tensor]
 
 _CPU = torch.device("cpu")
-#: More axes than these are not reordered, and more parts than these not joined.
+#: Largest numbers of axes that are reordered, and of parts that are joined.
 _MOST_AXES, _MOST_PARTS = 4, 5
-#: So many observations are tried, and some that are made of them.
+#: Number of observations that are tried, besides variations of them.
 _N_TRIED = 16
 
 
 def leaves_of(nested: Any) -> list[Any]:
-    """The leaves of nested dicts and tuples, those of a dict in the order of its sorted keys."""
+    """Leaves of nested dicts and tuples, those of a dict in the order of its sorted keys."""
     return [leaf for _, leaf in named_leaves_of(nested)]
 
 
 def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
-    """The same, each with the keys that lead to it, such as "goal/0"."""
+    """Leaves of nested dicts and tuples, each with the keys that lead to it, such as "goal/0"."""
     if nested is None:
         return []
     if not isinstance(nested, Mapping | tuple | list):
@@ -49,7 +49,7 @@ def named_leaves_of(nested: Any, name: str = "") -> list[tuple[str, Any]]:
 
 
 def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
-    """Other leaves, nested as `form` is, dicts in its own order; `leaves_of` would give them."""
+    """Leaves in the order of `leaves_of`, nested like `form`, with dicts in its own order."""
     number = {name: i for i, (name, _) in enumerate(named_leaves_of(form))}
 
     def nest(part: Any, name: str) -> Any:
@@ -63,14 +63,14 @@ def nested_like(form: Any, leaves: Sequence[Any]) -> Any:
 
 
 def find_preprocessing(features: FeatureExtractor, stack: Any) -> Preprocessing:
-    """What `features` does, as torch operations.
+    """Torch operations with the same results as `features`.
 
     Args:
         features: An agent's feature extractor.
         stack: Raw observations, tensors [k, ...], nested as one observation is.
 
     Raises:
-        ExportError: If nothing that is known does the same.
+        ExportError: If no known operations give the same results.
     """
     if features.is_identity:
         return functools.partial(nested_like, stack)
@@ -98,7 +98,7 @@ _DEFAULT = FeatureExtractor()
 
 
 def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
-    """`phi` on a batch of tensors, if a trace of it follows other tensors: one that leaves torch is none of these."""
+    """`phi` on a batch of tensors; None if its trace gives wrong results for other tensors: then `phi` leaves torch."""
 
     def on_batch(leaves: Sequence[Tensor]) -> Any:
         return phi(nested_like(stack, leaves))
@@ -113,18 +113,18 @@ def _traced(phi: Callable[[Any], Any], stack: Any) -> Preprocessing | None:
 
 
 def _trials(features: FeatureExtractor, stack: Any) -> Iterator[tuple[Any, Any]]:
-    """Observations and their features: those given first, then others, made of them, that `phi` takes."""
+    """Yield observations and their features: the given ones first, then variations of them that `phi` takes."""
     yield stack, _features(features, stack)
     arrays = map_nested(lambda leaf: leaf.numpy(), stack)
     with np.errstate(all="ignore"):
         for other in varied_stacks(arrays):
-            with contextlib.suppress(Exception):  # whatever a user's function says to such observations
+            with contextlib.suppress(Exception):  # a user's function may refuse such observations
                 tensors = map_nested(torch.from_numpy, other)
                 yield tensors, _features(features, tensors)
 
 
 def _features(features: FeatureExtractor, stack: Any) -> Any:
-    """What `phi` makes of the observations one by one, as an agent calls it."""
+    """Results of `phi` for the observations one by one, as computed by an agent."""
     rows = rows_of_stack(map_nested(lambda leaf: leaf.numpy(), stack))
     first, again = (features(rows, _CPU) for _ in range(2))
     if not _same(first, again):
@@ -152,7 +152,7 @@ def _same(found: Any, target: Any) -> bool:
 
 
 def _is_close(found: Tensor, target: Tensor, largest: Tensor) -> bool:
-    """Whether numbers agree, relative to their own size and to the largest of those beside them."""
+    """True if numbers agree, relative to their own size and to `largest`, the largest number of their array."""
     unit = torch.where(largest > 0, largest, 1.0)
     return torch.allclose(found / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 
@@ -165,7 +165,7 @@ def _shapes(nested: Any) -> Any:
 
 
 def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | None:
-    """A rewrite of all trials' observations as their features, part by part; None if there is none."""
+    """Rewrite, part by part, with the same results for the observations of all trials; None if there is none."""
     first = targets[0]
     if isinstance(first, Mapping | tuple):
         keys = sorted(first) if isinstance(first, Mapping) else range(len(first))
@@ -180,7 +180,7 @@ def _rewrite(inputs: list[list[Tensor]], targets: list[Any]) -> Preprocessing | 
 
 
 def _picks(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """One part of the observation, its axes in another order, reshaped, cast, scaled and shifted."""
+    """Rewrites that take one part of the observation and reorder its axes, reshape, cast, scale and shift it."""
     shape, dtype = targets[0].shape[1:], targets[0].dtype
     for i, leaf in enumerate(inputs[0]):
         if math.prod(leaf.shape[1:]) != math.prod(shape) or leaf.ndim > _MOST_AXES + 1:
@@ -204,7 +204,7 @@ def _arrange(i: int, order: tuple[int, ...], shape: torch.Size) -> Part:
 
 
 def _scale(numbers: Tensor, features: Tensor, dtype: torch.dtype) -> tuple[float, float]:
-    """The divisor and the offset that take the least and the largest number to their features."""
+    """Divisor and offset that map the least and the largest number to their features."""
     low, high = numbers.argmin(), numbers.argmax()
     if not dtype.is_floating_point or numbers[low] == numbers[high] or features[low] == features[high]:
         return 1.0, 0.0
@@ -225,10 +225,10 @@ def _compose(arranged: Part, divisor: float, offset: float, dtype: torch.dtype) 
 
 
 def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tensor]) -> Part | None:
-    """Each number scaled and shifted by its own; None if one is not, or too few of its values say so.
+    """Rewrite with a separate scale and shift for each number; None if one does not fit, or has too few values.
 
-    It is computed in double precision, from the feature next to zero, so that nothing is lost where numbers are much
-    larger than what they differ by.
+    It is computed in double precision, from the feature next to zero, so that no precision is lost where numbers are
+    much larger than their differences.
     """
     numbers, features = torch.cat([arranged(leaves) for leaves in inputs]).double(), torch.cat(targets).double()
     low, high, anchor = numbers.argmin(0)[None], numbers.argmax(0)[None], features.abs().argmin(0)[None]
@@ -250,7 +250,7 @@ def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tens
 
 
 def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
-    """Several parts of the observation, flattened and cast, one behind the other."""
+    """Rewrites that flatten, cast and concatenate several parts of the observation."""
     if targets[0].ndim != 2 or len(inputs[0]) > _MOST_PARTS:
         return
     sizes, dtype = [math.prod(leaf.shape[1:]) for leaf in inputs[0]], targets[0].dtype
@@ -262,9 +262,9 @@ def _joins(inputs: list[list[Tensor]], targets: list[Tensor]) -> Iterator[Part]:
                 )
 
 
-#: At most so many are looked at.
+#: Largest number of observations that are used.
 MOST = 256
-#: With fewer, numbers are also moved a little.
+#: With fewer observations, numbers are also perturbed.
 _FEW = 8
 
 
@@ -277,10 +277,10 @@ def stack_of(example_obs: Any) -> Any:
     Raises:
         ExportError: If there are none.
         ValueError: If their shapes differ.
-        TypeError: If they are nothing that tensors can be made of.
+        TypeError: If they cannot be converted to tensors.
     """
     if hasattr(example_obs, "sample") and not isinstance(example_obs, Tensor):
-        space = copy.deepcopy(example_obs)  # so that its stream stays where it is
+        space = copy.deepcopy(example_obs)  # keeps its stream unchanged
         example_obs = [space.sample() for _ in range(MOST)]
     if isinstance(example_obs, Mapping):
         return map_nested(lambda leaf: torch.as_tensor(np.asarray(leaf))[:MOST], example_obs)
@@ -290,12 +290,12 @@ def stack_of(example_obs: Any) -> Any:
 
 
 def more_of(stack: Any, n: int, generator: torch.Generator) -> Any:
-    """As many observations, nested alike: those of a stack, and after them others between any two of these.
+    """Stack of `n` observations: those of a stack, followed by random mixtures of two of them.
 
     Args:
         stack: Tensors [k, ...].
-        n: How many.
-        generator: Draws.
+        n: Number of observations.
+        generator: Source of randomness.
     """
     k = len(first_leaf(stack))
     one, other = (torch.randint(k, (n,), generator=generator) for _ in range(2))

@@ -16,7 +16,7 @@ from pfrl_like.export.features import find_preprocessing, leaves_of, named_leave
 from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.utils.recurrent import unwrap_packed_sequences_recursive, wrap_packed_sequences_recursive
 
-#: What is done about them: "fixed" leaves nothing random, "input" asks for them.
+#: Treatment of random numbers: "fixed" leaves nothing random, "input" makes them inputs.
 NoiseMode = Literal["fixed", "input"]
 
 _UNIFORM = frozenset((torch.rand, torch.rand_like))
@@ -25,11 +25,11 @@ _NORMAL = frozenset((torch.randn, torch.randn_like))
 
 @dataclasses.dataclass(frozen=True)
 class Draw:
-    """One call that draws numbers.
+    """One call that draws random numbers.
 
     Attributes:
         uniform: Whether they are uniform in [0, 1); otherwise they are normal.
-        per_row: How many rows of them belong to one observation; 0 for numbers that all observations share.
+        per_row: Number of their rows that belong to one observation; 0 for numbers that all observations share.
         shape: Shape of one row, or of all of them if they are shared.
         dtype: Their dtype.
     """
@@ -41,20 +41,20 @@ class Draw:
 
     @property
     def input_shape(self) -> tuple[int | str, ...]:
-        """Shape of the input that gives them; an observation has one row of it."""
+        """Shape of the input with these numbers; an observation has one row of it."""
         if not self.per_row:
             return self.shape
         return ("batch", *([self.per_row] if self.per_row > 1 else []), *self.shape)
 
     def as_drawn(self, given: Tensor) -> Tensor:
-        """The input in the shape in which they are drawn."""
+        """Input in the shape in which the numbers are drawn."""
         return given.flatten(0, 1) if self.per_row > 1 else given
 
     def fixed(self) -> Tensor:
-        """Numbers in their place, for one observation, with a batch axis of 1 unless they are shared.
+        """Fixed numbers for one observation, with a batch axis of 1 unless they are shared.
 
-        Uniform ones are evenly spaced along the last axis, as the fractions of quantiles are; shared normal ones, the
-        noise of weights, are 0; other normal ones have been drawn once and for all.
+        Uniform ones are evenly spaced along the last axis, like the fractions of quantiles. Shared normal ones, the
+        noise of weights, are 0. Other normal ones are drawn with a fixed seed.
         """
         shape = tuple(1 if size == "batch" else int(size) for size in self.input_shape)
         if self.uniform:
@@ -65,17 +65,17 @@ class Draw:
         return torch.randn(shape, dtype=self.dtype, generator=torch.Generator().manual_seed(0))
 
     def sample(self, batch: int, generator: torch.Generator) -> Tensor:
-        """Numbers such as are drawn, in the shape of the input."""
+        """Random numbers of this kind, in the shape of the input."""
         draw = torch.rand if self.uniform else torch.randn
         shape = [batch if size == "batch" else int(size) for size in self.input_shape]
         return draw(shape, dtype=self.dtype, generator=generator)
 
 
 class GivenDraws(TorchFunctionMode):
-    """Within it what is drawn is given.
+    """Context in which the given numbers replace all random draws.
 
     Args:
-        numbers: For each call that draws, in order, in the shape in which they are drawn.
+        numbers: Numbers for each call that draws, in order, in the shape in which they are drawn.
     """
 
     def __init__(self, numbers: Sequence[Tensor]) -> None:
@@ -85,15 +85,15 @@ class GivenDraws(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """What a function of torch gives."""
+        """Result of a torch function; the next given numbers if it draws."""
         return next(self._numbers) if func in _UNIFORM or func in _NORMAL else func(*args, **(kwargs or {}))
 
 
 class RecordedDraws(TorchFunctionMode):
-    """Within it what is drawn is written down, and leaves no trace in the random stream.
+    """Context that records random draws and leaves the random stream unchanged.
 
     Attributes:
-        drawn: Whether each call drew uniform numbers, and the numbers.
+        drawn: For each call, whether it drew uniform numbers, and the numbers.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class RecordedDraws(TorchFunctionMode):
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """What a function of torch gives."""
+        """Result of a torch function; recorded if it draws."""
         if func not in _UNIFORM and func not in _NORMAL:
             return func(*args, **(kwargs or {}))
         before = torch.get_rng_state()
@@ -114,13 +114,13 @@ class RecordedDraws(TorchFunctionMode):
 
 
 def draws_of(act: Callable[[int], Any]) -> list[Draw]:
-    """What is drawn for each observation, found out by acting.
+    """Random draws for each observation, determined by acting.
 
     Args:
-        act: Acts greedily on so many observations.
+        act: Acts greedily on the given number of observations.
 
     Raises:
-        ExportError: If that cannot be said.
+        ExportError: If they cannot be determined.
     """
     few, more = (_recorded(act, batch) for batch in (2, 3))
     if [uniform for uniform, _ in few] != [uniform for uniform, _ in more]:
@@ -154,20 +154,20 @@ def _draw(uniform: bool, few: Tensor, more: Tensor) -> Draw:
     return Draw(uniform, per_row, tuple(few.shape[1:]), few.dtype)
 
 
-#: In shapes, the axis that counts the observations.
+#: Name, in shapes, of the axis that counts the observations.
 BATCH = "batch"
-#: Observations to trace with: a number that an exporter takes for no constant.
+#: Number of observations to trace with, chosen so that exporters do not treat it as a constant.
 EXAMPLES = 3
 
 
 class Greedy(Protocol):
-    """What can be exported: a copy of an agent, which acts greedily, on the CPU, and belongs to nobody else."""
+    """Copy of an agent that can be exported: it acts greedily, on the CPU, and is not shared."""
 
     features: FeatureExtractor
     memory: Any
 
     def greedy_actions(self, obs: Any, action_mask: Any = None) -> tuple[Tensor, Any]:
-        """Greedy actions for features, and what says that they are the best."""
+        """Greedy actions for features, and the object that rates actions."""
 
     def batch_act(self, batch_obs: Any, *, action_mask: Any = None) -> Any:
         """Greedy actions for a list of raw observations."""
@@ -175,13 +175,13 @@ class Greedy(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Port:
-    """An input or output of an exported policy.
+    """Input or output of an exported policy.
 
     Attributes:
         name: Its name.
         shape: Its shape, with "batch" for the axis that counts the observations.
-        dtype: Its dtype, as NumPy calls it.
-        part: Of a nested observation, the keys that lead to this part of it, such as "desired_goal".
+        dtype: Name of its dtype in NumPy.
+        part: For a nested observation, the keys that lead to this part of it, such as "desired_goal".
     """
 
     name: str
@@ -190,13 +190,13 @@ class Port:
     part: str = ""
 
     def sizes(self, batch: int) -> tuple[int, ...]:
-        """Its shape for so many observations."""
+        """Shape for a batch of this size."""
         return tuple(batch if size == BATCH else int(size) for size in self.shape)
 
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What an exported policy takes and gives, in order.
+    """Inputs and outputs of an exported policy, in order.
 
     Attributes:
         inputs: `input_0` and so on, the observation, parts of a dict in the order of its sorted keys; `action_mask`, if
@@ -210,7 +210,7 @@ class Signature:
 
 
 class GivenState:
-    """Stands in the place of an agent's memory: its state comes from outside, and goes back there.
+    """Replacement for an agent's memory: its state is given from outside and read from outside.
 
     Args:
         state: State before the step; None is the initial one.
@@ -220,7 +220,7 @@ class GivenState:
         self.state = state
 
     def forward(self, module: Any, obs: Any, training: bool, active: Any = None) -> Any:
-        """The module's output after one step."""
+        """Output of the module after one step."""
         leaf = first_leaf(obs)
         traced = torch.jit.is_tracing()  # type: ignore[attr-defined,no-untyped-call]
         batch_sizes = torch._shape_as_tensor(leaf)[:1] if traced else torch.full((1,), leaf.shape[0])
@@ -229,21 +229,21 @@ class GivenState:
 
 
 class GreedyPolicy(nn.Module):
-    """What an agent does in evaluation, as a function of tensors.
+    """An agent's actions in evaluation, as a function of tensors.
 
     Args:
         agent: The copy that acts; its modules become parts of this one.
-        stack: Raw observations to find out with, tensors [k, ...], nested as one observation is.
+        stack: Raw observations to trace with, tensors [k, ...], nested as one observation is.
         action_mask: A mask of actions for them, [k, n_actions], if it is to be an input; None for no such input.
-        noise: What is done about random numbers.
+        noise: Treatment of random numbers, "fixed" or "input".
 
     Attributes:
-        signature: What it takes and gives.
-        draws: What it would draw.
+        signature: Its inputs and outputs.
+        draws: Its random draws.
         examples: Inputs to trace it with.
 
     Raises:
-        ExportError: If it cannot be done.
+        ExportError: If the agent cannot be exported.
     """
 
     def __init__(self, agent: Greedy, stack: Any, action_mask: Tensor | None, noise: NoiseMode) -> None:
@@ -272,17 +272,17 @@ class GreedyPolicy(nn.Module):
         self.signature = self._signature(len(states))
 
     def forward(self, *inputs: Tensor) -> Any:
-        """The actions, followed by the next recurrent state if there is one."""
+        """Actions, followed by the next recurrent state if there is one."""
         actions, _, state = self.judge(*inputs)
         return actions if state is None else (actions, *leaves_of(state))
 
     def judge(self, *inputs: Tensor) -> tuple[Tensor, Any, Any]:
-        """The actions, what says that they are the best, and the next recurrent state."""
+        """Actions, the object that rates actions, and the next recurrent state."""
         with GivenDraws(self.numbers(*inputs)):
             return self._act(inputs)
 
     def numbers(self, *inputs: Tensor) -> list[Tensor]:
-        """What is drawn, in the shape in which it is."""
+        """Numbers for the random draws, in the shape in which they are drawn."""
         if self._fixed is None:
             given: Sequence[Tensor] = inputs[len(inputs) - len(self.draws) :]
         else:
@@ -295,11 +295,11 @@ class GreedyPolicy(nn.Module):
 
     @property
     def asked_for(self) -> list[Draw]:
-        """The draws that are inputs."""
+        """Draws that are inputs."""
         return self.draws if self._fixed is None else []
 
     def ports(self, name: str) -> list[Port]:
-        """The inputs whose names begin so."""
+        """Inputs whose names begin with `name`."""
         return [port for port in self.signature.inputs if port.name.startswith(name)]
 
     def _act(self, inputs: Sequence[Tensor]) -> tuple[Tensor, Any, Any]:
@@ -328,7 +328,7 @@ class GreedyPolicy(nn.Module):
 
 
 def _one_step(layer: Any, packed: Any, state: Any = None) -> tuple[Any, Any]:
-    """A layer's `forward` for sequences of one step, which no exporter follows where they are packed."""
+    """A layer's `forward` for sequences of one step, without packing, which exporters cannot follow."""
     time, is_packed = int(layer.batch_first), isinstance(packed, PackedSequence)
     rows = packed.data.unsqueeze(time) if is_packed else packed
     output, state = type(layer).forward(layer, rows, state)

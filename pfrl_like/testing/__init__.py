@@ -1,4 +1,4 @@
-"""Checks of the library's contracts, for its own parts and for those that users write."""
+"""Checks of the library's contracts, for its own parts and for user-defined ones."""
 
 from pfrl_like.testing.agent_checks import check_agent
 from pfrl_like.testing.estimator_checks import check_estimator

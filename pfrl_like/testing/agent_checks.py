@@ -1,4 +1,4 @@
-"""`check_agent`: the contracts that every agent keeps, whatever its algorithm."""
+"""`check_agent`: checks of the contracts of every agent, whatever its algorithm."""
 
 import contextlib
 import copy
@@ -25,14 +25,14 @@ from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
-#: Calls after which an agent on a GPU has to have noticed a bad update (it looks seldom, so that it never waits).
+#: Calls after which an agent on a GPU must have noticed a bad update (it checks rarely, to avoid waiting).
 CALLS_ON_GPU = 100
 
 
 def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int = 40, seed: int = 0) -> None:
     """Check that an agent keeps the contracts of `pfrl_like.agent`.
 
-    So a Q-function, an explorer or a buffer of one's own is checked in its place: in an agent. For instance::
+    It also checks your own Q-function, explorer or buffer, as a part of an agent. For instance::
 
         def make_agent(**options):
             q_function = nn.Sequential(nn.Linear(5, 2), DiscreteActionValueHead())  # or your own
@@ -43,17 +43,17 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
         check_agent(make_agent)
 
-    The agent is trained a little, several times over, in copies of the environment. What is checked is found in the
-    names of this module's functions. Those that concern `update`, the replay buffer, saving or acting in several
-    environments are left out for agents that have no such thing.
+    The agent is trained for a few steps, several times, in copies of the environment. The names of this module's
+    functions list the contracts. Those that concern `update`, the replay buffer, saving or acting in several
+    environments are skipped for agents without these.
 
     Args:
-        make_agent: Makes an agent with parts of its own; it has to hand keyword arguments on to the constructor,
-            and the agent has to begin to learn well within `n_steps` steps.
-        env: An environment that the agent can act in; None for a `Chain` cut off after 7 steps, whose
-            observations are one-hot, float32 [5], and whose actions are 0 and 1. It is copied.
+        make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
+            agent has to start learning well before `n_steps` steps.
+        env: An environment that the agent can act in; None for a `Chain` cut off after 7 steps, whose observations are
+            one-hot, float32 [5], and whose actions are 0 and 1. It is copied.
         n_steps: Steps of each trial.
-        seed: Seed of the trials, which use the global random streams and leave them as they were.
+        seed: Seed of the trials, which use the global random streams and restore them afterwards.
 
     Raises:
         AssertionError: Naming the contract that is broken.
@@ -71,13 +71,13 @@ def check_unknown_keywords_are_refused(trial: Trial) -> None:
 
 
 def check_it_learns(trial: Trial) -> None:
-    """Training changes what is saved; a trained agent is not the one that was made."""
+    """Training changes the saved state: a trained agent differs from a new one."""
     found = trial.difference(_learnt(state_of(trial.new_agent())), _learnt(state_of(trial.trained)))
     require(found is not None, f"nothing has changed after {trial.n_steps} steps of training: does it start to learn?")
 
 
 def check_same_seed_same_numbers(trial: Trial) -> None:
-    """Two agents from one seed are the same, bit for bit, after training."""
+    """Two agents with the same seed are equal, bit for bit, after training."""
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
     found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
@@ -85,7 +85,7 @@ def check_same_seed_same_numbers(trial: Trial) -> None:
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
-    """In training and evaluation, for one environment and for several."""
+    """Actions are in the space: in training and evaluation, for one environment and for several."""
     agent, actions = trial.trained, list(trial.actions)
     with agent.eval_mode(), isolated_rng():
         actions += play.play_one(agent, trial.env, 10)
@@ -93,7 +93,7 @@ def check_actions_lie_in_the_space(trial: Trial) -> None:
         agent = trial.new_agent()
         actions += sum(play.play_several(agent, trial.env, 3, trial.n_steps // 3), [])
         with agent.eval_mode():
-            actions += sum(play.play_several(agent, trial.env, 2, 10), [])  # evaluation may use other environments
+            actions += sum(play.play_several(agent, trial.env, 2, 10), [])  # another number of environments
     for action in actions:
         try:
             check_action(trial.env.action_space, action, bounds=False)
@@ -112,7 +112,7 @@ def check_one_environment_is_a_batch_of_one(trial: Trial) -> None:
 
 
 def check_evaluation_changes_nothing(trial: Trial) -> None:
-    """Training with an evaluation in the middle of an episode gives the same agent as training without."""
+    """Training with an evaluation in the middle of an episode gives the same agent as training without it."""
     agent, episodes = trial.new_agent(), None
     for step in range(trial.n_steps):
         if step == trial.n_steps * 2 // 3:
@@ -129,7 +129,7 @@ def check_evaluation_changes_nothing(trial: Trial) -> None:
 
 
 def check_evaluation_does_not_explore(trial: Trial) -> None:
-    """In evaluation the explorer is not asked, and the same observations get the same actions."""
+    """In evaluation the explorer is not called, and the same observations get the same actions."""
     agent = trial.trained
     explorer = getattr(agent, "explorer", None)
     if explorer is not None:
@@ -143,7 +143,7 @@ def check_evaluation_does_not_explore(trial: Trial) -> None:
 
 
 def check_steps_are_counted(trial: Trial) -> None:
-    """`t` counts steps in training, of all environments together."""
+    """`t` counts the training steps of all environments together."""
     agent = trial.trained
     if not hasattr(agent, "t"):
         return
@@ -170,7 +170,7 @@ def check_statistics_are_numbers(trial: Trial) -> None:
 
 
 def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
-    """`load` into a new agent restores everything that was saved, and what the agent does."""
+    """`load` into a new agent restores the whole saved state and the agent's behaviour."""
     agent, other = trial.trained, trial.new_agent(trial.seed + 1)
     with tempfile.TemporaryDirectory() as dirname:
         agent.save(dirname)
@@ -182,7 +182,7 @@ def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
-    """What `observe` is told of an episode's end decides what reaches the targets."""
+    """Targets bootstrap after every step that was not terminated, according to the arguments of `observe`."""
     gamma = getattr(trial.trained, "gamma", None)
     if not trial.learns_from_batches or gamma is None:
         return
@@ -199,7 +199,7 @@ def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
 
 
 def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
-    """In any number of environments, whoever resets them: what is bootstrapped from is what came of each step."""
+    """The agent learns from the true steps and next observations, with any number and any resets of environments."""
     agent = trial.trained
     learns = hasattr(agent, "update") or hasattr(agent, "learn")
     if learns and hasattr(agent, "batch_act") and hasattr(agent, "gamma"):
@@ -209,7 +209,7 @@ def check_what_is_learnt_from_is_what_happened(trial: Trial) -> None:
 def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
     """TD errors depend on the next observation if and only if the discount is not zero and the agent `bootstraps`.
 
-    An agent that `joins_next_states` is spared the case of zero: batch normalisation sees the next states anyway.
+    For an agent that `joins_next_states` the case of zero is skipped: batch normalisation uses the next states anyway.
     """
     agent = trial.trained
     if not hasattr(agent, "update") or not hasattr(agent, "gamma"):
@@ -238,7 +238,7 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
 
 
 def check_importance_weights_count(trial: Trial) -> None:
-    """Weights of a batch multiply the loss, and leave the TD errors alone."""
+    """Weights of a batch multiply the loss, and do not change the TD errors."""
     if not trial.learns_from_batches:
         return
     batch, results = trial.batch_of(trial.trained), []
@@ -272,7 +272,10 @@ def check_update_learns_and_tells(trial: Trial) -> None:
 
 
 def check_a_bad_batch_is_refused(trial: Trial) -> None:
-    """A reward of NaN, or an observation where rewards do not count, raises `NonFiniteError` and changes nothing."""
+    """A batch with NaN raises `NonFiniteError` and changes nothing.
+
+    The NaN is in the reward, or in the observation for an agent that does not bootstrap.
+    """
     if not trial.learns_from_batches:
         return
     agent, batch = trial.trained_again(), trial.batch_of(trial.trained)
@@ -285,19 +288,19 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
             for _ in range(1 if on_cpu else CALLS_ON_GPU):
                 agent.update(bad)
     except NonFiniteError as error:
-        # On a GPU the updates before the one that raised have been counted.
+        # On a GPU the updates before the one that raised were counted.
         found = trial.difference(before, state_of(agent), "state") if on_cpu else None
         require(found is None, f"a refused update has changed something: {found}")
         found = trial.difference(_learnt(before), _learnt(state_of(agent)), "attributes")
         require(found is None, f"a refused update has changed parameters: {found}")
-        # Nor does it know then which of them was bad.
+        # Nor does the agent know there which of them was bad.
         require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
         return
     raise AssertionError(f"a batch with {name} of NaN was learnt from, expected a NonFiniteError")
 
 
 def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
-    """An action mask is kept to in evaluation; explorers of PFRL's form know of none."""
+    """An action mask is respected in evaluation; explorers of PFRL's form do not know masks."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
         return
@@ -309,7 +312,7 @@ def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
 
 
 def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
-    """What Q-functions say of actions that the masks of a batch forbid leaves its TD errors alone."""
+    """Q-values of actions that the masks of a batch forbid do not change its TD errors."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if not trial.learns_from_batches or n_actions < 2:
         return
@@ -353,7 +356,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
     check_what_is_learnt_from_is_what_happened,
     check_a_stopped_run_goes_on,
     check_forbidden_actions_are_not_chosen,
-    # From here on the trained agent goes on learning.
+    # The checks below train the trained agent further.
     check_forbidden_actions_count_for_nothing,
     check_the_discount_decides_about_bootstrapping,
     check_importance_weights_count,
@@ -363,7 +366,7 @@ CHECKS: tuple[Callable[[Trial], None], ...] = (
 
 
 class _Forbidden:
-    """An explorer that must not be asked."""
+    """Explorer that must not be called."""
 
     def select_action(self, *arguments: Any, **keywords: Any) -> Any:
         raise AssertionError("the explorer was asked for an action in evaluation")
@@ -372,7 +375,7 @@ class _Forbidden:
 
 
 def _learnt(state: dict[str, Any]) -> Any:
-    """What is learnt, without counters; everything for an agent that has no attributes to save."""
+    """Learnt state without counters; the whole state for an agent without attributes to save."""
     return state.get("attributes") or state
 
 

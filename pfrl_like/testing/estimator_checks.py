@@ -1,4 +1,4 @@
-"""`check_estimator`: the contracts that every estimator keeps."""
+"""`check_estimator`: checks of the contracts of every estimator."""
 
 import copy
 import os
@@ -17,21 +17,21 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 MakeEstimator = Callable[[], Any]
 
-#: Arguments of `fit` that write nothing.
+#: Arguments with which `fit` writes nothing.
 QUIET: dict[str, Any] = {"n_epochs": 1, "save_metrics": False, "verbose": False, "show_progress": False}
 
 
 def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed: int = 0) -> None:
     """Check that an estimator keeps the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
 
-    What is checked is found in the names of this module's functions.
+    The names of this module's functions list the contracts.
 
     Args:
-        make_estimator: Makes an estimator that is not built; a class will do. Small networks and batches make the check
-            fast.
+        make_estimator: Makes an estimator that is not built; a class is allowed. Small networks and batches make the
+            check fast.
         episodes: A dataset to fit to; None makes random vectors of four numbers, with three discrete actions or actions
             of two numbers.
-        seed: Seed of the global random streams, which are left as they were.
+        seed: Seed of the global random streams, which are restored afterwards.
 
     Raises:
         AssertionError: Naming the contract that is broken.
@@ -55,7 +55,7 @@ def example_episodes(discrete_action: bool) -> MDPDataset:
 
 
 def observations_of(algo: Any, episodes: Any) -> Any:
-    """The observations of an episode's first steps, [n, ...], with frames stacked as the estimator takes them."""
+    """Observations of an episode's first steps, [n, ...], with the estimator's number of stacked frames."""
     return TransitionMiniBatch(episodes[0][:5], algo.n_frames).observations
 
 
@@ -70,7 +70,7 @@ def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
 
 
 def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """What `get_params` gives makes an equal estimator, and is kept as it was given."""
+    """The result of `get_params` makes an equal estimator, which stores the values unchanged."""
     algo = make_estimator()
     params = algo.get_params(deep=False)
     again = type(algo)(**params)
@@ -84,7 +84,7 @@ def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: A
 def check_unknown_keywords_are_ignored_with_a_warning(
     make_estimator: MakeEstimator, episodes: Any, folder: str
 ) -> None:
-    """The warning names the keyword and the nearest."""
+    """The warning names the unknown keyword and the nearest known one."""
     for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -105,7 +105,7 @@ def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: An
 
 
 def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`predict` and `save_model` raise `NotFittedError`."""
+    """Before building, `predict` and `save_model` raise `NotFittedError`."""
     x = observations_of(make_estimator(), episodes)
     for use, argument in (("predict", x), ("save_model", os.path.join(folder, "unbuilt.pt"))):
         sentence = f"{use} of an estimator that is not built raised no NotFittedError"
@@ -113,7 +113,7 @@ def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any
 
 
 def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """One action for each observation, and one value."""
+    """There are one action and one value for each observation."""
     algo = _fitted(make_estimator, episodes)
     x = observations_of(algo, episodes)
     shape = (len(x),) if algo.discrete_action else (len(x), algo.action_size_)
@@ -144,7 +144,7 @@ def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, 
 
 
 def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """A loaded model acts and learns on as the one that was saved."""
+    """A loaded model acts and continues to learn like the saved one."""
     algo, path = _fitted(make_estimator, episodes), os.path.join(folder, "model.pt")
     algo.save_model(path)
     other = make_estimator()
@@ -157,7 +157,7 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
 
 
 def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit` writes `params.json` and a model, from which the same actions come."""
+    """`fit` writes `params.json` and a model; an estimator made from them chooses the same actions."""
     set_random_seed(1)
     options = {**QUIET, "save_metrics": True, "logdir": folder, "experiment_name": "run", "with_timestamp": False}
     algo = make_estimator().fit(episodes, tensorboard=False, **options)
@@ -171,14 +171,14 @@ def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, ep
 
 
 def check_nothing_is_written_without_metrics(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit(save_metrics=False)` leaves the folder for logs alone."""
+    """`fit(save_metrics=False)` writes nothing into the folder for logs."""
     logdir = os.path.join(folder, "nothing")
     make_estimator().fit(episodes, logdir=logdir, **QUIET)
     require(not os.path.exists(logdir), "fit(save_metrics=False) wrote something")
 
 
 def check_updates_give_losses(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`update(epoch, total_step, batch)` gives a list of finite numbers, and changes the agent."""
+    """`update(epoch, total_step, batch)` returns a list of finite numbers, and changes the agent."""
     algo = _fitted(make_estimator, episodes)
     before = copy.deepcopy(algo.impl.state_dict())
     losses = algo.update(0, 0, episodes.sample(16, algo.n_frames))

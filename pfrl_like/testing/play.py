@@ -1,4 +1,4 @@
-"""Agents in environments for a few steps, recorded; a task of known values; `check_env`; comparison of states."""
+"""Short recorded runs of agents in environments, a task with known values, `check_env`, and comparison of states."""
 
 import copy
 import math
@@ -23,11 +23,11 @@ from pfrl_like.utils.env_values import mask_keyword, own_copy, seed_env
 
 
 class Episodes:
-    """One environment with the episode that runs in it.
+    """One environment and its running episode.
 
     Args:
         env: Environment of any form; it is copied.
-        seed: Seed of its first episode, used if it takes one.
+        seed: Seed of the first episode, used if the environment takes one.
     """
 
     def __init__(self, env: Any, seed: int) -> None:
@@ -38,7 +38,7 @@ class Episodes:
             self._begin()
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, Any]:
-        """Act; returns the true next observation, reward, terminated, truncated and its action mask."""
+        """Act; returns the true next observation, the reward, terminated, truncated and the action mask."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         obs, mask = own_copy(obs), own_copy(info.get(ACTION_MASK))
         self.obs, self.mask = obs, mask
@@ -53,7 +53,7 @@ class Episodes:
 
 
 def play_step(agent: Any, episodes: Episodes) -> Any:
-    """One step of `act` and `observe`; returns the action."""
+    """Do one step of `act` and `observe`; returns the action."""
     action = agent.act(episodes.obs, **mask_keyword(episodes.mask))
     obs, reward, terminated, truncated, mask = episodes.step(action)
     agent.observe(obs, reward, terminated, truncated, **mask_keyword(mask))
@@ -80,7 +80,7 @@ def play_several(agent: Any, env: Any, n_envs: int, n_steps: int, seed: int = 0)
 
 
 def play_stream(agent: Any, stream: VectorStream, n_steps: int) -> None:
-    """Let an agent act and learn until the environments of a stream have made `n_steps` steps together."""
+    """Let an agent act and learn until the environments of a stream have made `n_steps` steps in total."""
     now, made = stream.reset(), 0
     while made < n_steps:
         step = stream.step(agent.batch_act(now.obs, **told_of(now)))
@@ -93,14 +93,14 @@ def _all_told(masks: Sequence[Any]) -> dict[str, Any]:
     return {} if any(mask is None for mask in masks) else {ACTION_MASK: list(masks)}
 
 
-#: How episodes are ended, in turn: (terminated, truncated) of their last steps.
+#: Endings of the episodes, in turn: (terminated, truncated) of their last steps.
 ENDINGS = ((False, True), (True, False), (True, True))
-#: After how many steps, in turn.
+#: Lengths of the episodes, in turn.
 LENGTHS = (3, 5, 4, 2)
 
 
 class Step(NamedTuple):
-    """One step as it really was; `next_obs` is the true observation after it."""
+    """One true step; `next_obs` is the true observation after it."""
 
     obs: Any
     action: Any
@@ -111,15 +111,16 @@ class Step(NamedTuple):
 
 
 class RecordedEnv(gymnasium.Env[Any, Any]):
-    """An environment whose short episodes end in every way, and which keeps all its steps.
+    """Environment whose short episodes end in all ways, and which records all its steps.
 
     Args:
         env: Environment of any form; it is copied.
-        number: Which one it is of several: they end their episodes at different times and in different order.
+        number: Index of this environment among several, which end their episodes at different times and in different
+            order.
         seed: Seed of the first episode, used if the environment takes one, and of the rewards.
-        endings: How episodes end, in turn.
-        own_rewards: Whether rewards are random numbers in place of the environment's, so that each step, and each sum
-            of some in a row, can be told from all others.
+        endings: Endings of the episodes, in turn.
+        own_rewards: Whether rewards are random numbers instead of the environment's. Then each step, and each sum of
+            several consecutive steps, is unique.
 
     Attributes:
         episodes: The steps of each episode.
@@ -144,7 +145,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         self._obs: Any = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; seeds but the first are taken from the stream of this one."""
+        """Start an episode; `seed` is ignored: the constructor's is used once, then its stream continues."""
         try:
             obs, info = self.env.reset() if self._seed is None else self.env.reset(seed=self._seed)
         except ValueError:  # it takes no seed
@@ -154,7 +155,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
         return obs, info
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Act, and keep what came of it."""
+        """Act, and record the step."""
         obs, reward, terminated, truncated, info = self.env.step(action)
         truncated = bool(truncated or info.get("needs_reset", False))
         which, episode = self.number + len(self.episodes), self.episodes[-1]
@@ -168,7 +169,7 @@ class RecordedEnv(gymnasium.Env[Any, Any]):
 
     @property
     def ended(self) -> bool:
-        """Whether the last episode is over."""
+        """True if the last episode is over."""
         last = self.episodes[-1][-1:]
         return bool(last) and (last[0].terminated or last[0].truncated)
 
@@ -177,17 +178,17 @@ STAY, GO_ON = 0, 1
 
 
 class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
-    """States 0 to size - 1 in a row; nothing is random but the first state of an episode.
+    """States 0 to size - 1 in a row; nothing is random except the first state of an episode.
 
-    In state s the action 1 earns s + 1 and leads to the next state, the action 0 earns nothing and stays. What follows
-    the last state is the end, or state 0 again; so it is always best to go on. An observation is the number of the
-    state as a one-hot float32 vector [size + 1], whose last place is the end.
+    In state s action 1 earns s + 1 and leads to the next state; action 0 earns nothing and stays. After the last state
+    comes the end, or state 0 again, so that action 1 is always the best. An observation is the number of the state as a
+    one-hot float32 vector [size + 1], whose last place is the end.
 
     Args:
         size: Number of states.
         terminates: Whether the end follows the last state (the episode is terminated), or state 0.
         time_limit: Steps after which an episode is cut off (truncated), None for no limit. It is no part of the task:
-            the values are those of a task that goes on. A step may be both terminated and truncated.
+            the values are those of a task without a limit. A step may be both terminated and truncated.
     """
 
     def __init__(self, size: int = 4, terminates: bool = True, time_limit: int | None = None) -> None:
@@ -207,7 +208,7 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
-        """Stay or go on."""
+        """Stay or move to the next state."""
         reward = 0.0
         if action == GO_ON:
             reward = self._state + 1.0
@@ -218,11 +219,11 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
         return self._observation(), reward, self._state == self.size, self._steps == self.time_limit, {}
 
     def q_values(self, gamma: float) -> NDArray[np.float64]:
-        """The optimal values of every state and action, [size + 1, 2]; zeros for the end.
+        """Optimal values of every state and action, [size + 1, 2]; zeros for the end.
 
-        Going on from s earns S(s) = (s + 1) + gamma (s + 2) + ... + gamma**(size - 1 - s) size until state 0 or the end
-        follows. So V(s) = S(s) if the chain ends there, and otherwise V(0) = S(0) / (1 - gamma**size) and
-        V(s) = S(s) + gamma**(size - s) V(0). Going on has the value V(s), staying gamma V(s).
+        Moving on from s to state 0 or the end earns S(s) = (s + 1) + gamma (s + 2) + ... + gamma**(size - 1 - s) size.
+        So V(s) = S(s) if the chain ends there, and otherwise V(0) = S(0) / (1 - gamma**size) and V(s) = S(s) +
+        gamma**(size - s) V(0). Action 1 has the value V(s), action 0 gamma V(s).
         """
         values = np.zeros(self.size + 1)
         for s in range(self.size):
@@ -239,9 +240,9 @@ class Chain(gymnasium.Env[NDArray[np.float32], np.int64]):
 
 
 class ChainQFunction(nn.Module):
-    """A table of values for a `Chain`, as a Q-function; the true ones at first.
+    """Q-function that is a table of values for a `Chain`; initially the true ones.
 
-    The value of the end, which nothing may be bootstrapped from, is far from true, so that a target that uses it shows.
+    The value of the end is far from true: it must not be bootstrapped from, and a target that uses it is wrong visibly.
 
     Args:
         chain: The task.
@@ -255,25 +256,25 @@ class ChainQFunction(nn.Module):
         self.table = nn.Parameter(values)
 
     def forward(self, obs: Tensor) -> DiscreteActionValue:
-        """The values of B observations, [B, size + 1]."""
+        """Values of B observations, [B, size + 1]."""
         return DiscreteActionValue(obs.to(self.table.dtype) @ self.table)
 
 
 def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     """Check an environment of any form that `as_gymnasium` takes: `check_env(YourEnv())`.
 
-    It is stepped with random actions: observations have to fit the observation space and be finite, rewards have to be
-    finite numbers, `terminated` and `truncated` truth values, infos dicts; the same seed and actions have to lead to
-    the same numbers, if the environment takes a seed. Returning the same array every time, changed in place, is no
-    mistake: the runners copy observations.
+    It is stepped with random actions. Observations have to fit the observation space and be finite, rewards have to be
+    finite numbers, `terminated` and `truncated` truth values, infos dicts. If the environment takes a seed, the same
+    seed and actions have to lead to the same numbers. An environment may return the same array every time, changed in
+    place: the runners copy observations.
 
     Args:
-        env: The environment, not used in the middle of an episode.
+        env: The environment; no episode of it may be in use.
         n_steps: Steps of a trial.
         seed: Seed of the trial.
 
     Raises:
-        AssertionError: Naming what does not hold.
+        AssertionError: Naming the violated requirement.
         TypeError: If it is no single environment.
     """
     adapted = as_gymnasium(env)
@@ -300,12 +301,12 @@ def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
 
 
 def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
-    """Everything that came from the environment, checked."""
+    """All results of the environment, checked."""
     trace: list[Any] = []
     must_reset = True
     for action in actions:
         if must_reset:
-            # Only the first reset is given the seed: the others go on in its stream.
+            # Only the first reset gets the seed: the others continue its stream.
             result = env.reset(seed=seed) if seed is not None and not trace else env.reset()
             sentence = f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info"
             require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), sentence)
@@ -342,7 +343,7 @@ def _as_assertion(check: Any, *arguments: Any) -> None:
 
 
 def require(holds: Any, sentence: str) -> None:
-    """Fail with a sentence, under `python -O` too.
+    """Raise an error with this sentence unless `holds`, even with `python -O`.
 
     Raises:
         AssertionError: If `holds` is false.
@@ -352,7 +353,7 @@ def require(holds: Any, sentence: str) -> None:
 
 
 def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence: str, use: Any, *given: Any) -> None:
-    """Fail with a sentence if a call raises no such error.
+    """Raise an error with this sentence if a call does not raise the expected error.
 
     Raises:
         AssertionError: If it does not.
@@ -365,7 +366,7 @@ def require_error(error: type[Exception] | tuple[type[Exception], ...], sentence
 
 
 def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
-    """Fail if a constructor takes a misspelt argument.
+    """Raise an error if a constructor accepts a misspelt argument.
 
     Raises:
         AssertionError: If it does.
@@ -375,13 +376,13 @@ def refuse_unknown_keywords(make: Callable[..., Any]) -> None:
 
 
 def difference(first: Any, second: Any, name: str = "", *, exact: bool = True) -> str | None:
-    """Where two nested states differ; None if they are the same.
+    """Description of the first difference of two nested states; None if they are the same.
 
     Args:
         first: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
-        second: Likewise.
-        name: What the states are called in the answer.
-        exact: Bit for bit; otherwise up to the rounding of a GPU, whose sums have no fixed order.
+        second: Dicts, lists and tuples of tensors, arrays, numbers, text and None.
+        name: Name of the states in the result.
+        exact: Whether to compare bit for bit; otherwise up to the rounding of a GPU, whose sums have no fixed order.
     """
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         if first.keys() != second.keys():
@@ -418,13 +419,13 @@ def _brief(value: Any) -> str:
 
 
 def torch_assert_allclose(actual: Any, desired: Any, *args: Any, **kwargs: Any) -> None:
-    """`numpy.testing.assert_allclose` that takes tensors, too.
+    """`numpy.testing.assert_allclose` that also takes tensors.
 
     Args:
         actual: Tensor on any device, array, number, or nested lists and tuples of such, of one shape.
-        desired: Likewise.
-        *args: Further arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
-        **kwargs: Likewise, by name.
+        desired: Tensor on any device, array, number, or nested lists and tuples of such, of one shape.
+        *args: Further positional arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
+        **kwargs: Further keyword arguments of `numpy.testing.assert_allclose`: `rtol`, `atol`, ...
 
     Raises:
         AssertionError: If the shapes differ, or numbers by more than the tolerance.

@@ -1,4 +1,4 @@
-"""`check_replay_buffer`: the contracts that every replay buffer keeps."""
+"""`check_replay_buffer`: checks of the contracts of every replay buffer."""
 
 import functools
 import os
@@ -24,15 +24,14 @@ GAMMA = 0.9
 def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
     """Check that a replay buffer keeps the contracts of `pfrl_like.replay_buffer`: `check_replay_buffer(YourBuffer)`.
 
-    Episodes of two environments are stored alternately, whose observations are their own numbers; what can be sampled
-    is compared with the windows of steps that it ought to be. What else is checked is found in the names of this
-    module's functions.
+    Episodes of two environments are stored alternately; each observation is a unique number. The samples are compared
+    with the expected windows of steps. The names of this module's functions list the other contracts.
 
     Args:
-        make_buffer: Makes an empty buffer; called with `capacity`, and with nothing else. A class will do, or
+        make_buffer: Makes an empty buffer; called only with `capacity`. A class is allowed, or
             `functools.partial(ReplayBuffer, num_steps=3)`. A buffer with several steps per item needs the attribute
             `num_steps`.
-        seed: Seed of the global random streams, which are left as they were.
+        seed: Seed of the global random streams, which are restored afterwards.
 
     Raises:
         AssertionError: Naming the contract that is broken.
@@ -43,11 +42,11 @@ def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
             check(make_buffer)
 
 
-# What is stored
+# Test data
 
 
 def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
-    """Episodes in which everything can be told apart: every second one is cut off, the others are terminated."""
+    """Episodes in which all values are unique: every second one is cut off, the others are terminated."""
     episodes, number = [], 1000 * env_id
     for count, length in enumerate(lengths):
         episode = []
@@ -63,7 +62,7 @@ def episodes_of(env_id: int, lengths: Iterable[int]) -> list[Episode]:
 
 
 def fill(buffer: Any, several: list[list[Episode]]) -> None:
-    """Append the steps of several environments in turn, telling the buffer where episodes are cut off."""
+    """Append the steps of several environments in turn, and report to the buffer where episodes are cut off."""
     queues = [[(step, step is episode[-1]) for episode in episodes for step in episode] for episodes in several]
     while any(queues):
         for queue in filter(None, queues):
@@ -74,19 +73,19 @@ def fill(buffer: Any, several: list[list[Episode]]) -> None:
 
 
 def filled(make_buffer: MakeBuffer, capacity: int | None = None) -> Any:
-    """A buffer with 20 steps of two environments."""
+    """Buffer with 20 steps of two environments."""
     buffer = make_buffer(capacity=capacity)
     fill(buffer, two_environments())
     return buffer
 
 
 def two_environments() -> list[list[Episode]]:
-    """The episodes in `filled`."""
+    """Episodes in `filled`."""
     return [episodes_of(0, (5, 1, 4)), episodes_of(1, (3, 6, 1))]
 
 
 def windows(several: list[list[Episode]], num_steps: int) -> list[tuple[int, ...]]:
-    """The first numbers of the states in every item that these episodes make, sorted."""
+    """Sorted state numbers of the items that these episodes should make."""
     found = []
     for episode in (episode for episodes in several for episode in episodes):
         numbers = [int(step["state"][0]) for step in episode]
@@ -95,7 +94,7 @@ def windows(several: list[list[Episode]], num_steps: int) -> list[tuple[int, ...
 
 
 def numbers_of(items: Any) -> list[tuple[int, ...]]:
-    """The same of sampled items."""
+    """Sorted state numbers of sampled items."""
     return sorted(tuple(int(step["state"][0]) for step in item) for item in items)
 
 
@@ -113,7 +112,7 @@ def check_unknown_keywords_are_refused(make_buffer: MakeBuffer) -> None:
 
 
 def check_every_window_is_sampled_once(make_buffer: MakeBuffer) -> None:
-    """A draw of everything holds each item once; no item joins two episodes or two environments."""
+    """A sample of all items contains each item once; no item joins two episodes or two environments."""
     buffer = filled(make_buffer)
     expected = windows(two_environments(), num_steps_of(buffer))
     require(len(buffer) == len(expected), f"len is {len(buffer)} after {len(expected)} steps of ended episodes")
@@ -122,14 +121,14 @@ def check_every_window_is_sampled_once(make_buffer: MakeBuffer) -> None:
 
 
 def check_draws_are_distinct(make_buffer: MakeBuffer) -> None:
-    """No item comes twice in one draw."""
+    """No item occurs twice in one sample."""
     for _ in range(20):
         items = numbers_of(filled(make_buffer).sample(10))
         require(len(set(items)) == 10, f"a draw of 10 items holds one twice: {items}")
 
 
 def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
-    """`sample_batch` makes the draw of `sample`, with n-step sums, discounts and weights."""
+    """`sample_batch` draws the same items as `sample`, with n-step sums, discounts and weights."""
     buffers = [filled(make_buffer) for _ in range(2)]
     state = np.random.get_state()
     items = buffers[0].sample(8)
@@ -142,7 +141,7 @@ def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
 
 
 def check_n_step_sums(make_buffer: MakeBuffer) -> None:
-    """Sums of discounted rewards and discounts, computed here once more from the stored steps."""
+    """N-step rewards and discounts equal those computed here from the stored steps."""
     buffer = filled(make_buffer)
     n = num_steps_of(buffer)
     batch = buffer.sample_batch(len(buffer), GAMMA)
@@ -161,7 +160,7 @@ def check_n_step_sums(make_buffer: MakeBuffer) -> None:
 
 
 def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
-    """Asking for more items than there are raises `ValueError`, in an empty buffer as in a filled one."""
+    """Asking for more items than there are raises `ValueError`, for empty and for filled buffers."""
     for buffer in (make_buffer(capacity=None), filled(make_buffer)):
         for method in (buffer.sample, buffer.sample_batch):
             sentence = f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
@@ -169,7 +168,7 @@ def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
 
 
 def check_capacity(make_buffer: MakeBuffer) -> None:
-    """Never more than `capacity` items are held; the oldest leave first."""
+    """A buffer never holds more than `capacity` items; the oldest are removed first."""
     buffer = make_buffer(capacity=10)
     require(buffer.capacity == 10, f"capacity is {buffer.capacity} of a buffer made with capacity=10")
     episodes = episodes_of(0, (4, 3, 5, 1, 6))
@@ -183,7 +182,7 @@ def check_capacity(make_buffer: MakeBuffer) -> None:
 
 
 def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
-    """Storing columns of several environments is storing their steps one by one."""
+    """Storing the steps of several environments as columns equals storing them one by one."""
     one, many = make_buffer(capacity=None), make_buffer(capacity=None)
     several = [episodes_of(0, (4, 3)), episodes_of(1, (2, 5))]
     fill(one, several)
@@ -205,7 +204,7 @@ def check_append_batch_is_append(make_buffer: MakeBuffer) -> None:
 
 
 def check_a_loaded_buffer_is_the_saved_one(make_buffer: MakeBuffer) -> None:
-    """After `load` the same numbers are drawn, and the capacity still holds."""
+    """After `load` the same numbers are drawn, and the capacity is kept."""
     buffer, other = filled(make_buffer, capacity=100), make_buffer(capacity=100)
     with tempfile.TemporaryDirectory() as dirname:
         path = os.path.join(dirname, "buffer")
@@ -221,7 +220,7 @@ def check_a_loaded_buffer_is_the_saved_one(make_buffer: MakeBuffer) -> None:
 
 
 def check_priorities(make_buffer: MakeBuffer) -> None:
-    """Items of large errors come more often and weigh less; a buffer without priorities takes none."""
+    """Items with large errors are drawn more often and weigh less; a buffer without priorities refuses errors."""
     buffer = filled(make_buffer)
     if not buffer.prioritized:
         sentence = "update_priorities did nothing in a buffer without priorities, expected a TypeError"
@@ -247,7 +246,7 @@ def check_priorities(make_buffer: MakeBuffer) -> None:
 
 
 def check_sequences(make_buffer: MakeBuffer) -> None:
-    """Sequences are parts of one episode, at most as long as asked, and the same draw in both forms."""
+    """Sequences are parts of one episode, at most as long as asked, and both forms return the same draw."""
     if not hasattr(make_buffer(capacity=None), "sample_sequences"):
         return
     episodes = {tuple(w) for w in windows(two_environments(), 100)}
@@ -275,7 +274,7 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
         _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
             sentence = f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError"
-            refusals = ValueError, RuntimeError  # the latter where errors have to be written back first
+            refusals = ValueError, RuntimeError  # the latter if errors have to be written back first
             require_error(refusals, sentence, method, n + 1)
 
 
@@ -295,6 +294,6 @@ def _require_same(expected: Batch, batch: Batch, what: str) -> None:
 
 
 def _in_order(batch: Batch) -> Batch:
-    """Rows of sequences sorted by their numbers, since the order among sequences of one length is free."""
+    """Rows of sequences sorted by their numbers, since the order of sequences of equal length is arbitrary."""
     order = batch.obs[:, 0].argsort()
     return batch.replace(lengths=None, recurrent_state=None, next_recurrent_state=None, weight=None, index=None)[order]

@@ -1,4 +1,4 @@
-"""What an agent learns from is what its environments did: however many there are, and whoever resets them and when."""
+"""Checks that agents learn from the true steps of their environments, for any number and any form of resets."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,12 +15,12 @@ from pfrl_like.envs import SerialVectorEnv, VectorStream, as_vector_stream
 from pfrl_like.testing.play import RecordedEnv, Step, play_stream, require
 from pfrl_like.utils.env_values import space_kind
 
-#: Rewards of float32 that are the same.
+#: Largest difference of equal float32 rewards.
 TOLERANCE = 1e-5
 
 
 class Row(NamedTuple):
-    """A row of what an agent learns from; `next_obs` is None where nothing is bootstrapped from it."""
+    """One row of an agent's training data; `next_obs` is None where nothing is bootstrapped from it."""
 
     obs: NDArray[np.float32]
     action: NDArray[np.float32]
@@ -30,11 +30,11 @@ class Row(NamedTuple):
 
 
 class Door:
-    """Keeps what an agent learns from: the first arguments of its `update`, and of `learn` if nobody else called it.
+    """Records an agent's training data: the first arguments of its `update`, and of `learn` outside of `update`.
 
     Attributes:
-        raw: Of `update`: batches with observations as the environment gave them.
-        features: Of `learn`: batches, or episodes of a rollout, with features.
+        raw: Arguments of `update`: batches with observations of the environment.
+        features: Arguments of `learn`: batches, or episodes of a rollout, with features.
     """
 
     def __init__(self, agent: Any) -> None:
@@ -58,7 +58,7 @@ class Door:
 
 
 def rows_of(learnt: Any) -> list[Row]:
-    """The rows of a `Batch`, of transitions or sequences, or of the episodes of an on-policy agent."""
+    """Rows of a `Batch`, of transitions or sequences, or of the episodes of an on-policy agent."""
     steps = learnt if isinstance(learnt, Batch) else learnt.steps
     columns = [_numbers(column) for column in (steps.obs, steps.action)]
     reward, discount = steps.reward.tolist(), steps.discount.tolist()
@@ -74,13 +74,13 @@ def rows_of(learnt: Any) -> list[Row]:
 
 
 class Record:
-    """What environments did, to look up what an agent learnt from.
+    """True steps of environments, in which an agent's training data are looked up.
 
     Args:
         envs: The environments.
         gamma: The agent's discount factor per step.
-        features: Gives a batch of features for a list of observations; None if those are compared as they are.
-        cut_off_is_end: Whether the agent was told to take truncated episodes for terminated ones.
+        features: Returns a batch of features for a list of observations; None to compare observations themselves.
+        cut_off_is_end: Whether the agent treats truncated episodes as terminated ones.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Record:
         self.gamma = gamma
         self.cut_off_is_end = cut_off_is_end
         self.features = features
-        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # steps in a row, and the episode after theirs
+        self.windows: list[tuple[list[Step], list[Step] | None]] = []  # consecutive steps, and the next episode
         for env in envs:
             for i, episode in enumerate(env.episodes):
                 after = env.episodes[i + 1] if i + 1 < len(env.episodes) else None
@@ -104,7 +104,7 @@ class Record:
         )
 
     def fault(self, row: Row) -> str | None:
-        """What is wrong with a row; None if some steps in a row of one episode have made it."""
+        """Description of the error in a row; None if it matches consecutive steps of one episode."""
         found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
         faults = [self._fault(row, *self.windows[i]) for i in found]
         if not faults:
@@ -115,7 +115,7 @@ class Record:
         return None if None in faults else faults[0]
 
     def steps_of(self, row: Row) -> list[Step]:
-        """The steps that have made a row without fault."""
+        """Steps that match a row without error."""
         found = np.flatnonzero(np.abs(self._rewards - row.reward) < TOLERANCE)
         return next(
             steps for steps, after in map(self.windows.__getitem__, found) if not self._fault(row, steps, after)
@@ -152,7 +152,7 @@ class Record:
 
 
 def _numbers(nested: Any) -> NDArray[np.float32]:
-    """Tensors [N, ...], nested, side by side, [N, n]."""
+    """Nested tensors [N, ...], flattened and joined, [N, n]."""
     leaves: list[NDArray[np.float32]] = []
 
     def keep(leaf: Any) -> None:
@@ -163,7 +163,7 @@ def _numbers(nested: Any) -> NDArray[np.float32]:
 
 
 def _columns(nested: Any) -> Any:
-    """The same with an axis for each row that has none, and dicts in one order."""
+    """Nested tensors with at least two axes, and dicts in sorted order."""
     if isinstance(nested, Mapping):
         return {key: _columns(nested[key]) for key in sorted(nested)}
     if isinstance(nested, tuple | list):
@@ -172,7 +172,7 @@ def _columns(nested: Any) -> Any:
 
 
 def _flat(value: Any) -> NDArray[np.float32]:
-    """One observation or action as numbers side by side."""
+    """One observation or action as a flat vector."""
     if isinstance(value, Mapping):
         return np.concatenate([_flat(value[key]) for key in sorted(value)])
     if isinstance(value, tuple):
@@ -180,7 +180,7 @@ def _flat(value: Any) -> NDArray[np.float32]:
     return np.asarray(value, dtype=np.float32).reshape(-1)
 
 
-#: Who resets the environments, and how many there are: None is the caller.
+#: Autoreset mode, None if the caller resets, and number of environments.
 FORMS: tuple[tuple[AutoresetMode | None, int], ...] = (
     (AutoresetMode.NEXT_STEP, 3),
     (AutoresetMode.SAME_STEP, 2),
@@ -197,15 +197,15 @@ def check_streams(
     compare: Callable[[Any, Any, str], str | None],
     state_of: Callable[[Any], Any],
 ) -> None:
-    """Check what reaches the `update` of an agent, and its replay buffer, in several environments of several forms.
+    """Check the training data and the replay buffer of an agent in several environments of several forms.
 
     Args:
-        make_agent: Makes the same untrained agent every time; its runs have `batch_act`, and `update` or `learn`.
+        make_agent: Makes the same untrained agent every time; it has `batch_act`, and `update` or `learn`.
         env: The environment; it is copied.
         n_steps: Steps of each run, of all environments together.
         seed: Seed of the environments.
-        compare: Tells where two states differ, given a name for them.
-        state_of: Gives the state of an agent.
+        compare: Returns the difference of two states, given a name for them.
+        state_of: Returns the state of an agent.
 
     Raises:
         AssertionError: Naming the contract that is broken.
@@ -220,7 +220,7 @@ def check_streams(
         door = Door(agent)
         play_stream(agent, stream_of(envs, mode), n_steps)
         require(door.raw or door.features, f"nothing was learnt from in {n_steps} steps of {form}")
-        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # which differ in nothing that the agent sees
+        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # the agent sees no difference between them
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
             found = compare(expected, state, "state")
@@ -230,7 +230,7 @@ def check_streams(
 
 
 def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStream:
-    """A vector environment of these, in an autoreset mode of gymnasium, or of PFRL's form if that is None."""
+    """Vector environment in an autoreset mode of gymnasium, or of PFRL's form if the mode is None."""
     if mode is None:
         return as_vector_stream(SerialVectorEnv(envs))
     makers = [lambda env=env: env for env in envs]
@@ -238,13 +238,13 @@ def stream_of(envs: list[RecordedEnv], mode: AutoresetMode | None) -> VectorStre
 
 
 def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") -> str | None:
-    """Check that what came through a door, and what is in the replay buffer, are steps of these environments.
+    """Check that the recorded training data and the replay buffer hold true steps of these environments.
 
     Returns:
-        A step of an episode that has ended which is not in the buffer; None if there is no such step.
+        A step of an ended episode that is not in the buffer; None if there is no such step.
 
     Raises:
-        AssertionError: If something else was there.
+        AssertionError: If they hold anything else.
     """
     device, gamma = getattr(agent, "device", "cpu"), agent.gamma
 
@@ -269,7 +269,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
 
 
 def everything(agent: Any) -> Any:
-    """All that is in an agent's replay buffer."""
+    """All items in an agent's replay buffer."""
     buffer = agent.replay_buffer
     if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
         batch = buffer.sample_sequences(buffer.n_episodes, None, agent.gamma)
@@ -281,7 +281,7 @@ def everything(agent: Any) -> Any:
 
 
 def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
-    """The steps of episodes that have ended."""
+    """Steps of ended episodes."""
     for env in envs:
         for episode in env.episodes:
             if env.ended or episode is not env.episodes[-1]:
@@ -289,6 +289,6 @@ def ended_steps(envs: list[RecordedEnv]) -> Iterator[Step]:
 
 
 def _fits_gymnasium(env: Any) -> bool:
-    """Whether gymnasium can make a vector of such environments."""
+    """True if gymnasium can make a vector of such environments."""
     spaces = env.observation_space, env.action_space
     return all(isinstance(space, gymnasium.Space) and space_kind(space) != "other" for space in spaces)

@@ -1,4 +1,4 @@
-"""A trained agent to check with others like it; and whether one that is stopped goes on as if it had not been."""
+"""`Trial`: a trained agent for checks; and a check that a stopped run continues from its checkpoint exactly."""
 
 import contextlib
 import copy
@@ -27,13 +27,14 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 
 class Trial:
-    """What the checks work with.
+    """Trained agent and environment for checks.
 
     Args:
-        make_agent: See `check_agent`, as for the others.
-        env: The environment.
-        n_steps: Steps of a training.
-        seed: The seed.
+        make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
+            agent has to start learning well before `n_steps` steps.
+        env: An environment that the agent can act in.
+        n_steps: Steps of a training run.
+        seed: Seed of the trial.
     """
 
     def __init__(self, make_agent: Callable[..., Any], env: Any, n_steps: int, seed: int) -> None:
@@ -46,12 +47,12 @@ class Trial:
         self._trained_state = copy.deepcopy(state_of(self.trained))
 
     def difference(self, first: Any, second: Any, name: str = "") -> str | None:
-        """Where two states differ: bit for bit on the CPU, up to rounding on a GPU."""
+        """Description of the first difference of two states: bit for bit on the CPU, up to rounding on a GPU."""
         return difference(first, second, name, exact=self.on_cpu)
 
     @property
     def on_cpu(self) -> bool:
-        """Whether the agent computes on the CPU."""
+        """True if the agent computes on the CPU."""
         return torch.device(getattr(self.trained, "device", "cpu")).type == "cpu"
 
     def new_agent(self, seed: int | None = None) -> Any:
@@ -61,7 +62,7 @@ class Trial:
         return self.make_agent()
 
     def trained_again(self) -> Any:
-        """The trained agent as it was after its training, but for its buffer; checks may go on learning with it."""
+        """Trained agent in its state after training, except for its buffer; checks may train it further."""
         if hasattr(self.trained, "load_state_dict"):
             self.trained.load_state_dict(self._trained_state)
             return self.trained
@@ -74,7 +75,7 @@ class Trial:
         return self.trained
 
     def batch_of(self, agent: Any) -> Batch:
-        """A minibatch of what an agent has seen, the same every time."""
+        """Minibatch of an agent's stored steps, the same every time."""
         sampling = getattr(agent, "sampling", {})
         set_random_seed(self.seed)
         if getattr(agent, "learns_from_sequences", getattr(agent, "recurrent", False)):
@@ -88,7 +89,7 @@ class Trial:
         return batch
 
     def episode(self) -> Batch:
-        """A short episode of random actions, for agents that learn from steps in a row."""
+        """Short episode of random actions, for agents that learn from consecutive steps."""
         env = RecordedEnv(self.env, seed=self.seed)
         env.reset()
         while not env.ended:
@@ -104,7 +105,7 @@ class Trial:
 
     @property
     def learns_from_batches(self) -> bool:
-        """Whether the agent has `update` and a replay buffer."""
+        """True if the agent has `update` and a replay buffer."""
         return hasattr(self.trained, "update") and getattr(self.trained, "replay_buffer", None) is not None
 
     @functools.cached_property
@@ -117,11 +118,11 @@ class Trial:
         return observations
 
     def evaluated(self, agent: Any) -> list[Any]:
-        """What an agent does in evaluation on the observations, as one episode."""
+        """Actions of an agent in evaluation on the observations, as one episode."""
         set_random_seed(self.seed)
         with agent.eval_mode():
             agent.act(self.observations[0])
-            agent.observe(self.observations[0], 0.0, True, False)  # forget what was seen before
+            agent.observe(self.observations[0], 0.0, True, False)  # forget the earlier episode
             actions = []
             for obs in self.observations:
                 actions.append(np.asarray(agent.act(obs)))
@@ -130,7 +131,7 @@ class Trial:
 
 
 def state_of(agent: Any) -> dict[str, Any]:
-    """Everything that `save` would save: live tensors; of an agent without `state_dict` the bytes of its files."""
+    """The state that `save` would save: live tensors; for an agent without `state_dict` the bytes of its files."""
     if hasattr(agent, "state_dict"):
         state: dict[str, Any] = agent.state_dict()
         return state
@@ -144,16 +145,16 @@ N_ENVS = 2
 
 
 class Stopped(Exception):
-    """Ends a run in the middle of an episode."""
+    """Error that stops a run in the middle of an episode."""
 
 
 class Shuffled(gymnasium.Env[Any, Any]):
-    """Some observations in any order; they, the rewards and the ends of episodes come from random streams.
+    """Environment with some observations in random order; rewards and the ends of episodes are random, too.
 
     Args:
         observations: The observations.
-        env: Has the spaces.
-        seed: Seed of its own stream; the rewards come from the global one, too.
+        env: Environment with the spaces.
+        seed: Seed of its own stream; the rewards also depend on the global one.
     """
 
     def __init__(self, observations: Sequence[Any], env: Any, seed: int) -> None:
@@ -169,7 +170,7 @@ class Shuffled(gymnasium.Env[Any, Any]):
         return self._observation(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Go to any observation."""
+        """Move to a random observation."""
         self.steps += 1
         reward = float(self.np_random.normal() + np.random.normal())
         return self._observation(), reward, bool(self.np_random.random() < 0.1), self.steps == 6, {}
@@ -179,10 +180,10 @@ class Shuffled(gymnasium.Env[Any, Any]):
 
 
 def check_a_stopped_run_goes_on(trial: Trial) -> None:
-    """A run that an error ends goes on from its checkpoint, with `resume=True` and new objects, as if it had not been.
+    """A run that was stopped by an error continues from its checkpoint, with `resume=True` and new objects, exactly.
 
-    In two environments at once, if the agent can. An agent that is compiled makes its first update before it is, so
-    that its numbers may be others.
+    Two environments are used if the agent supports them. Compiled agents are skipped: such an agent makes its first
+    update before it is compiled, so its numbers may differ.
     """
     if getattr(trial.trained, "is_compiled", False) is True:
         return
@@ -205,7 +206,7 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
 
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
-    """Train an agent, of another seed if `further` is; returns what is left."""
+    """Train an agent, with another seed if `further` is not 0; returns its final state and results."""
     agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
@@ -218,6 +219,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    # The rows of a continuation may be in any order.
+    # The order of a continuation's rows is arbitrary.
     fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}

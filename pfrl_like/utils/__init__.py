@@ -1,4 +1,4 @@
-"""Helpers of all other folders, at PFRL's paths where PFRL has them."""
+"""Helpers for all other folders, at PFRL's paths where PFRL has them."""
 
 from pfrl_like.utils import batch_states as batch_states
 from pfrl_like.utils import contexts as contexts

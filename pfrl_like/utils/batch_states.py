@@ -1,4 +1,4 @@
-"""Batches: of the features of a list of observations, and of PFRL's lists of transition dicts."""
+"""Batches of features from lists of observations, and batches from PFRL's lists of transition dicts."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ def batch_states(states: Sequence[Any], device: torch.device | str, phi: Phi) ->
 
     Args:
         states: Observations: numbers, arrays, tensors, or nested dicts and tuples of such, all of one form.
-        device: Where the batch goes.
+        device: Device of the batch.
         phi: Feature extractor of one observation.
 
     Returns:
@@ -32,7 +32,7 @@ def batch_states(states: Sequence[Any], device: torch.device | str, phi: Phi) ->
 
     Raises:
         ValueError: If there are no observations or their shapes differ.
-        TypeError: If a feature is nothing that a tensor can be made of.
+        TypeError: If a feature cannot be converted to a tensor.
     """
     if len(states) == 0:
         raise ValueError("states is empty, expected at least one observation")
@@ -68,7 +68,7 @@ def _cannot_collate(features: list[Any]) -> Exception:
 
 
 class _CallableModule(ModuleType):
-    """Lets `pfrl_like.utils.batch_states` be called, since PFRL's documents name the function by this path, too."""
+    """Callable module: PFRL's documents name the function `pfrl_like.utils.batch_states` by this path, too."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
@@ -85,11 +85,11 @@ def batch_of_experiences(experiences: Any, gamma: float, *, sequences: bool = Fa
     """Collate items of `sample` (or episodes of `sample_episodes`) on the CPU.
 
     Args:
-        experiences: n items, each the one to n steps of a transition; with `sequences`, n (parts of) episodes. Or a
-            tuple of these and their importance weights.
+        experiences: n items, each with the one to n steps of a transition; with `sequences`, n (parts of) episodes. Or
+            a tuple of these and their importance weights.
         gamma: Discount factor per step.
-        sequences: Whether the items are sequences for a recurrent network, which come out the longest first: `index`
-            of the batch says which is which.
+        sequences: Whether the items are sequences for a recurrent network. They are sorted by falling length, and
+            `index` of the batch holds their original places.
 
     Raises:
         ValueError: If there are none.
@@ -140,22 +140,22 @@ def _batch(
     )
 
 
-# What PFRL's own collating functions (`pfrl_like.replay_buffer`) do alike
+# Shared with PFRL's own collating functions (`pfrl_like.replay_buffer`)
 
 
 def rewards_and_ends(items: Sequence[Experience], gamma: float) -> tuple[list[float], list[bool]]:
-    """The discounted sum of each item's rewards, and whether one of its steps is terminal."""
+    """Discounted sum of each item's rewards, and whether one of its steps is terminal."""
     rewards = [sum(gamma**i * step["reward"] for i, step in enumerate(item)) for item in items]
     return rewards, [any(step["is_state_terminal"] for step in item) for item in items]
 
 
 def next_state(step: Transition) -> Any:
-    """The next observation; the step's own where none came, which is not learnt from: the step is terminal."""
+    """Next observation; if there is none, the step's own, which has no effect since the step is terminal."""
     return step["state"] if step["next_state"] is None else step["next_state"]
 
 
 def recurrent_states(episodes: Sequence[Experience], device: torch.device | str = "cpu") -> dict[str, Any]:
-    """The recurrent states before and after the first step of each episode; None where no episode has one."""
+    """Recurrent states before and after the first step of each episode; None where no episode has one."""
     states = {}
     for name in ("recurrent_state", "next_recurrent_state"):
         state = concatenate_recurrent_states([episode[0].get(name) for episode in episodes])

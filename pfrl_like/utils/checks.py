@@ -1,4 +1,4 @@
-"""Checks of arguments, and of what crosses the border between environment and agent.
+"""Checks of arguments, and of values that pass between environment and agent.
 
 The latter run at every step, so each has a fast path for the usual case: one flat array of the space's own shape and
 dtype.
@@ -20,9 +20,9 @@ from pfrl_like.utils.env_values import space_kind
 
 Class = TypeVar("Class", bound=type[Any])
 
-#: Rewards are learnt from as float32.
+#: Largest reward: agents learn from rewards as float32.
 LARGEST_REWARD = float(np.finfo(np.float32).max)
-#: Of int64.
+#: Largest int64.
 LARGEST_INTEGER = 2**63 - 1
 
 
@@ -30,9 +30,9 @@ def check_finite(name: str, value: Any) -> None:
     """Refuse NaN and infinity.
 
     Args:
-        name: What the value is called in the message, for instance "obs".
-        value: A number, an array or tensor of any shape, or dicts, tuples and lists of such; None and what is not
-            floating point (integers, bools, strings, objects) passes.
+        name: Name of the value in the message, for instance "obs".
+        value: A number, an array or tensor of any shape, or dicts, tuples and lists of such. None and values that are
+            not floating point (integers, bools, strings, objects) pass.
 
     Raises:
         NonFiniteError: If a number in it is not finite.
@@ -54,9 +54,9 @@ def check_finite(name: str, value: Any) -> None:
 
 
 def check_step(space: Any, obs: Any, reward: Any) -> None:
-    """Refuse what an environment's step gave if it is not as it should be.
+    """Refuse invalid results of an environment's step.
 
-    It is `check_observation`, `check_finite` and `check_reward` in one, for the loop that makes step after step.
+    It combines `check_observation`, `check_finite` and `check_reward`, for loops over many steps.
 
     Args:
         space: Observation space; None if unknown.
@@ -74,7 +74,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         and obs.dtype == getattr(space, "dtype", None) == np.float32
         and obs.shape == getattr(space, "shape", None)
         and -LARGEST_REWARD <= reward <= LARGEST_REWARD
-        and math.isfinite(np.vdot(obs, obs))  # not finite if one number is not; may overflow, so ask again
+        and math.isfinite(np.vdot(obs, obs))  # not finite if one number is not; may overflow, so checked again below
     ):
         return
     check_observation(space, obs)
@@ -83,7 +83,7 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
 
 
 def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
-    """Refuse NaN and infinity in what a caller stores; None and what is not floating point passes.
+    """Refuse NaN and infinity in stored values; None and values that are not floating point pass.
 
     Raises:
         NonFiniteError: If a number is not finite, naming the argument.
@@ -95,7 +95,7 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
         if kind in ("f", "d"):
-            total += np.vdot(value, value)  # not finite if one number is not; may overflow, so ask again
+            total += np.vdot(value, value)  # not finite if one number is not; may overflow, so checked again below
         elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
             total = math.nan
     if not math.isfinite(total):
@@ -105,25 +105,25 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
 
 
 def reward_out_of_range(reward: Any) -> NonFiniteError:
-    """The error of a reward that float32 cannot hold."""
+    """Error for a reward that float32 cannot hold."""
     came = float(reward) if isinstance(reward, float | np.floating) else "a number beyond float32"
     return NonFiniteError("reward", f"reward is {came}, expected a finite number of at most {LARGEST_REWARD:.2g}")
 
 
 def as_reward(reward: Any) -> float:
-    """The reward as float.
+    """Reward as float.
 
     Raises:
         TypeError: If it is no single number.
         NonFiniteError: If it is NaN, infinite, or larger than float32 can hold.
     """
-    if isinstance(reward, str | bytes):  # of which float() makes numbers
+    if isinstance(reward, str | bytes):  # float() would convert it
         raise _no_reward(reward)
     try:
         number = float(reward)
     except OverflowError:
         raise reward_out_of_range(reward) from None
-    except (TypeError, ValueError, RuntimeError):  # the last of torch
+    except (TypeError, ValueError, RuntimeError):  # torch raises the last one
         raise _no_reward(reward) from None
     if not -LARGEST_REWARD <= number <= LARGEST_REWARD:
         raise reward_out_of_range(number)
@@ -147,7 +147,7 @@ def check_rewards(rewards: Any, active: Any = None) -> None:
 
 
 def check_reward(reward: Any) -> None:
-    """Refuse a reward that is not one finite number, an array [1] among them.
+    """Refuse a reward that is not one finite number; an array [1] is refused, too.
 
     Raises:
         TypeError: If it is no single number.
@@ -161,17 +161,17 @@ def check_reward(reward: Any) -> None:
 
 
 def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
-    """Refuse an observation whose structure, shape or kind of numbers is not that of the space; bounds are not checked.
+    """Refuse an observation that differs from the space in structure, shape or kind of numbers; bounds are not checked.
 
     Integers pass for floating point, and either width passes for the other; floating point does not pass for integers.
 
     Args:
         space: Observation space of one environment; None if unknown, then everything passes.
         obs: One observation.
-        name: What it is called in the message.
+        name: Name of the observation in the message.
 
     Raises:
-        ValueError: Naming the part of the observation, what came and what the space says.
+        ValueError: Naming the part of the observation, its form and the form of the space.
     """
     if space is None or (
         type(obs) is np.ndarray
@@ -183,7 +183,7 @@ def check_observation(space: Any, obs: Any, name: str = "obs") -> None:
 
 
 def check_observations(space: Any, observations: Any, n: int, name: str = "obs") -> None:
-    """The same for the observations of `n` environments: a stacked array [n, ...] or a sequence of length n."""
+    """`check_observation` for `n` environments: a stacked array [n, ...] or a sequence of length n."""
     if space is None:
         return
     if len(observations) != n:
@@ -201,11 +201,11 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
     Args:
         space: Action space of one environment; None if unknown, then everything passes.
         action: One action.
-        name: What it is called in the message.
+        name: Name of the action in the message.
         bounds: Whether the bounds of a Box count, too. Many environments clip, and Gaussian policies rely on it.
 
     Raises:
-        ValueError: Naming the action, what came and what the space allows.
+        ValueError: Naming the action, its form and the form of the space.
         NonFiniteError: If it holds NaN or infinity.
     """
     if space is None:
@@ -219,19 +219,19 @@ def check_action(space: Any, action: Any, name: str = "action", *, bounds: bool 
 
 
 def unequal_lengths(**columns: Any) -> ValueError:
-    """The error of columns of which each should hold one value for every environment."""
+    """Error for columns that do not all hold one value for every environment."""
     lengths = ", ".join(f"{name} {len(column)}" for name, column in columns.items())
     return ValueError(f"one of each is needed for every environment, but the lengths are: {lengths}")
 
 
 def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bounds: bool = True) -> None:
-    """The same for the actions of `n` environments: an array [n, ...] or a sequence of length n."""
+    """`check_action` for `n` environments: an array [n, ...] or a sequence of length n."""
     if len(actions) != n:
         raise ValueError(f"{name} holds {len(actions)} actions, expected one for each of {n} environments")
     if space is None:
         return
     is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu"
-    if is_integers and space_kind(space) == "discrete":  # the extremes stand for all
+    if is_integers and space_kind(space) == "discrete":  # checking the extremes is enough
         check_action(space, actions.min(), name)
         check_action(space, actions.max(), name)
         return
@@ -248,7 +248,7 @@ def check_counts(least: int = 1, optional: bool = False, **values: Any) -> None:
 
     Args:
         least: Smallest number allowed.
-        optional: Whether None passes.
+        optional: Whether None is allowed.
         **values: The arguments by name.
 
     Raises:
@@ -267,7 +267,7 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
     Args:
         least: Smallest number allowed.
         most: Largest number allowed.
-        between: Whether the bounds themselves are not allowed.
+        between: Whether the bounds themselves are excluded.
         **values: The arguments by name.
 
     Raises:
@@ -283,19 +283,19 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
-    """Refuse arguments that are no positive times; arguments and errors as those of `check_counts`."""
+    """Refuse arguments that are no positive times; arguments and errors are those of `check_counts`."""
     expected = f"a positive number of seconds{_NONE * optional}"
     for name, value in _of_kind(values, numbers.Real, expected, optional):
         if not float(value) > 0:
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
-#: What is expected, too, of an argument that is optional.
+#: Ending of the message for an optional argument.
 _NONE = ", or None"
 
 
 def _of_kind(values: Mapping[str, Any], kind: Any, expected: str, optional: bool = False) -> Iterator[tuple[str, Any]]:
-    """Arguments that are numbers of a kind, but for None if they are optional; others, also flags, are refused."""
+    """Yield names and values of a numeric kind, except None if `optional`; other values and flags are refused."""
     for name, value in values.items():
         if value is None and optional:
             continue
@@ -316,10 +316,10 @@ def check_flags(**values: Any) -> None:
 
 
 def check_choice(name: str, value: Any, known: Collection[str]) -> None:
-    """Refuse a value of an argument that is none of those known.
+    """Refuse an unknown value of an argument.
 
     Raises:
-        ValueError: Naming the argument and those known.
+        ValueError: Naming the argument and the known values.
     """
     if value not in known:
         raise ValueError(f"{name} is {value!r}, expected one of {', '.join(map(repr, known))}")
@@ -329,7 +329,7 @@ def check_function(optional: bool = False, **values: Any) -> None:
     """Refuse arguments that cannot be called.
 
     Args:
-        optional: Whether None passes.
+        optional: Whether None is allowed.
         **values: The arguments by name.
 
     Raises:
@@ -341,7 +341,7 @@ def check_function(optional: bool = False, **values: Any) -> None:
 
 
 def _is_floating(value: Any) -> bool:
-    dtype = getattr(value, "dtype", None)  # of NumPy or of torch
+    dtype = getattr(value, "dtype", None)  # NumPy's or torch's
     return getattr(dtype, "kind", None) in ("f", "c") or bool(getattr(dtype, "is_floating_point", False))
 
 
@@ -366,13 +366,13 @@ def _check_structure(space: Any, value: Any, name: str, **looks: bool) -> None:
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
             _check_structure(part, value[index], f"{name}[{index}]", **looks)
-    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # not so with a user's own
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # a user's own space may lack them
         _check_leaf(space, kind, value, name, **looks)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     try:
-        shape, dtype = value.shape, value.dtype  # no copy of a lazy stack of frames
+        shape, dtype = value.shape, value.dtype  # avoids copying a lazy stack of frames
         array = value if isinstance(dtype, np.dtype) else np.asarray(value)
     except AttributeError:
         array = _as_array(value, name, space)
@@ -430,7 +430,7 @@ _WARNED: set[Hashable] = set()
 
 
 def levels_to_the_caller() -> int:
-    """How many calls above the function that asks is code that does not belong to this package."""
+    """Stack level of the nearest code outside this package, for `warnings.warn` in the calling function."""
     frame, levels = inspect.currentframe(), 0
     while frame is not None and frame.f_globals.get("__name__", "").startswith("pfrl_like."):
         frame, levels = frame.f_back, levels + 1
@@ -451,12 +451,12 @@ def warn_once(key: Hashable, text: str, category: type[Warning] = UserWarning) -
 
 
 def renamed(name: str, doc: str) -> property:
-    """Another name of an attribute, whose own name and description are given."""
+    """Property that is another name of attribute `name`, with docstring `doc`."""
     return property(attrgetter(name), lambda own, value: setattr(own, name, value), doc=doc)
 
 
 class ConstructorOnly:
-    """Refuses to be assigned again, where a new value would have no effect. Costs nothing to read."""
+    """Descriptor of an attribute that is set only once, since later values would have no effect; reads are free."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -471,7 +471,7 @@ class ConstructorOnly:
 
 
 def constructor_only(*names: str) -> Callable[[Class], Class]:
-    """Make attributes of a class `ConstructorOnly`, since other parts of an object are built with them."""
+    """Class decorator that makes attributes `ConstructorOnly`, since other parts of an object are built from them."""
 
     def declare(cls: Class) -> Class:
         for name in names:

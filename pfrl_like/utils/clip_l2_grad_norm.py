@@ -1,4 +1,4 @@
-"""`clip_l2_grad_norm_`, for agents of the user's own; those of this library clip in `optimizers.GradientStep`."""
+"""`clip_l2_grad_norm_`, for user-defined agents; the library's own agents clip in `optimizers.GradientStep`."""
 
 from collections.abc import Iterable
 
@@ -10,8 +10,8 @@ def clip_l2_grad_norm_(parameters: Tensor | Iterable[Tensor], max_norm: float) -
     """Scale the gradients of all parameters together down to an L2 norm of `max_norm`, in place.
 
     Args:
-        parameters: Parameters; those without a gradient are passed over.
-        max_norm: Largest norm; smaller gradients are left alone.
+        parameters: Parameters; those without a gradient are skipped.
+        max_norm: Largest norm; smaller gradients are left unchanged.
 
     Returns:
         The norm before.

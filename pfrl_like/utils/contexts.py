@@ -1,4 +1,4 @@
-"""Training and evaluation mode: of modules for the length of a block, of an agent that several threads act with."""
+"""Contexts for training and evaluation mode: of modules, and of agents that several threads act with."""
 
 import contextlib
 import inspect
@@ -15,39 +15,39 @@ from torch.nn.modules import activation, container, conv, flatten, linear, paddi
 
 Class = TypeVar("Class", bound=type[nn.Module])
 FREE: AbstractContextManager[None] = contextlib.nullcontext()
-#: Where a module keeps whether it reads its mode; a compiler that traces this can follow an attribute, but no
-#: dictionary of weak keys.
+#: Attribute of a module that caches whether it reads its mode; a compiler that traces this can follow an attribute, but
+#: no dictionary of weak keys.
 _READS_TRAINING = "_pfrl_like_reads_training"
 _RNN_FORWARDS = {cls.forward for cls in (nn.RNNBase, nn.RNN, nn.GRU, nn.LSTM)}
 _EVALUATING = "_evaluating_threads"
 
 
 def kept_over_forks(lock: Any) -> Any:
-    """The lock, which forks wait for, so that no child finds it locked, nor what it guards half done."""
+    """Make forks wait for a lock, so that no child finds it locked or its data half changed; returns the lock."""
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
     return lock
 
 
 #: Held by the one thread that has put a module into evaluation mode, or learns with a module that reads its mode: modes
-#: belong to modules, and not to threads.
+#: belong to modules, not to threads.
 MODES = kept_over_forks(threading.RLock())
 _LOCK = kept_over_forks(threading.Lock())
 
 
 @contextlib.contextmanager
 def evaluating(module: nn.Module) -> Iterator[nn.Module]:
-    """Put a module into evaluation mode and back; threads do so in turn.
+    """Put a module into evaluation mode, and restore its mode afterwards; threads take turns.
 
-    Afterwards every part is in the mode it was in before, a part that its owner keeps in evaluation mode included.
+    Afterwards every part has its previous mode, including parts that their owner keeps in evaluation mode.
     """
-    is_compiling = torch.compiler.is_compiling()  # where there are no other threads
+    is_compiling = torch.compiler.is_compiling()  # then there are no other threads
     with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
         plain = not is_compiling and all(_is_plain(part) for part, _ in before)
         if plain:
             for part, _ in before:
-                vars(part)["training"] = False  # past `nn.Module.__setattr__`, which takes ten times as long
+                vars(part)["training"] = False  # avoids `nn.Module.__setattr__`, which takes ten times as long
         else:
             module.eval()
         try:
@@ -56,7 +56,7 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
             if plain:
                 for part, training in before:
                     vars(part)["training"] = training
-            else:  # whose own `train` may do more than set an attribute
+            else:  # a user's own `train` may do more than set an attribute
                 if before[0][1]:
                     module.train()
                 for part, training in before:
@@ -64,29 +64,29 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def learning(*modules: Any) -> AbstractContextManager[Any]:
-    """A block in which no other thread puts these modules into evaluation mode; `FREE` if none of them reads its mode.
+    """Context in which no other thread puts these modules into evaluation mode; `FREE` if none of them reads its mode.
 
     Args:
-        modules: What is no module is passed over.
+        modules: The modules; other objects are skipped.
     """
     reads = any(isinstance(module, nn.Module) and _reads_training(module) for module in modules)
     return MODES if reads else FREE
 
 
 def _is_plain(part: nn.Module) -> bool:
-    """Whether the mode of a part is its attribute and nothing more."""
+    """True if the mode of a part is only its attribute."""
     cls = type(part)
     methods = cls.train, cls.eval, cls.__setattr__
     return methods == (nn.Module.train, nn.Module.eval, nn.Module.__setattr__) and "training" in vars(part)
 
 
 def evaluating_readers(module: nn.Module) -> AbstractContextManager[nn.Module]:
-    """`evaluating`, which leaves a module alone whose forward pass does not read the mode.
+    """`evaluating`, except for modules whose forward pass does not read the mode.
 
-    Whether it does is found out once for each module.
+    This is determined once for each module.
     """
     reads = getattr(module, _READS_TRAINING, None)
-    if reads is None:  # the next time the call is spared
+    if reads is None:  # the result is cached
         reads = _reads_training(module)
     return evaluating(module) if reads else contextlib.nullcontext(module)
 
@@ -106,7 +106,7 @@ def _evaluating_all(modules: Sequence[nn.Module]) -> Iterator[None]:
 
 
 def _reads_training(module: nn.Module) -> bool:
-    """`reads_training`, found out once for each module."""
+    """`reads_training`, determined once for each module."""
     reads: bool | None = getattr(module, _READS_TRAINING, None)
     if reads is None:
         reads = reads_training(module)
@@ -115,19 +115,19 @@ def _reads_training(module: nn.Module) -> bool:
 
 
 def reads_training(module: nn.Module) -> bool:
-    """Whether a forward pass may depend on `training`, in which case there must be no doubt about the mode.
+    """True if a forward pass may depend on `training`, so that the mode must be correct.
 
-    It may unless every part of the module is known not to read it: PyTorch's own layers without dropout and running
-    statistics, containers, and classes marked with `ignores_training`. A class of the user's own that defines
-    `forward` is taken to read it, and so is a part with hooks.
+    It may, unless no part of the module is known to read it. These parts are known not to: PyTorch's own layers without
+    dropout and running statistics, containers, and classes marked with `ignores_training`. User-defined classes with
+    their own `forward`, and parts with hooks, count as reading it.
     """
     return any(_part_reads_training(part) for part in module.modules())
 
 
 def ignores_training(cls: Class) -> Class:
-    """Class decorator that says of a module's own `forward`: it does not read `training`, nor does what it calls.
+    """Class decorator: declares that a module's own `forward`, and the functions it calls, do not read `training`.
 
-    What its child modules do is looked at by itself. A subclass with another `forward` is not included.
+    Its child modules are checked separately. A subclass with another `forward` is not included.
     """
     _KNOWN_FORWARDS.add(cls.forward)
     return cls
@@ -162,9 +162,10 @@ _KNOWN_FORWARDS |= {
 
 
 class _Threads:
-    """The threads that are in evaluation, how often each has entered it, and the mode of all others.
+    """Threads in evaluation mode, the number of times each has entered it, and the mode of all other threads.
 
-    Threads that are started within it, such as those of a pool, are in it, too: each that enters notes who was there.
+    Threads that are started in evaluation mode, such as those of a pool, are in it, too: each thread that enters
+    records the threads that exist at that time.
     """
 
     def __init__(self, training: bool) -> None:
@@ -191,13 +192,13 @@ class _Threads:
 
 
 class Mode:
-    """The class attribute `training` of agents.
+    """Class attribute `training` of agents.
 
-    An agent has a plain attribute of this name, which is found first; it is taken away, so that reading comes here,
-    only while a thread is in `evaluating_here`.
+    An agent has a plain attribute of this name, which takes precedence. It is removed only while a thread is in
+    `evaluating_here`, so that reads reach this descriptor.
 
     Args:
-        training: Its value where nobody has set it.
+        training: Default value of the mode.
     """
 
     def __init__(self, training: bool = True) -> None:
@@ -212,12 +213,12 @@ class Mode:
         with _LOCK:
             training: bool = agent.__dict__.get("training", self.training)
             if _EVALUATING not in agent.__dict__:
-                agent.__dict__["training"] = training  # from now on it is found there
+                agent.__dict__["training"] = training  # later reads find this attribute
             return training
 
 
 def with_plain_mode(state: Any, agent: Any) -> Any:
-    """What an agent is copied by: the copy has, in every thread, the mode in which it is copied."""
+    """State from which an agent is copied: in every thread the copy has the mode of the agent at this moment."""
     if isinstance(state, dict) and _EVALUATING in state:
         state = {name: value for name, value in state.items() if name != _EVALUATING} | {"training": agent.training}
     return state
@@ -225,16 +226,16 @@ def with_plain_mode(state: Any, agent: Any) -> Any:
 
 @contextlib.contextmanager
 def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
-    """Within it `training` of an agent is False in this thread, and afterwards what it was.
+    """Context in which `training` of an agent is False in this thread; restored afterwards.
 
     Args:
         agent: The agent.
-        alone: Whether no two threads may be in it.
+        alone: Whether only one thread may be in it at a time.
 
     Raises:
-        RuntimeError: If they are.
+        RuntimeError: If a second thread enters although `alone` is True.
     """
-    if not isinstance(inspect.getattr_static(type(agent), "training", None), Mode):  # a property of the user's
+    if not isinstance(inspect.getattr_static(type(agent), "training", None), Mode):  # a user's own property
         before, agent.training = agent.training, False
         try:
             yield

@@ -1,4 +1,4 @@
-"""How a target network follows the online one."""
+"""Updates of target networks."""
 
 import copy
 import weakref
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """A copy in evaluation mode whose parameters take no gradient: a target network."""
+    """Copy in evaluation mode whose parameters need no gradient: a target network."""
     frozen = copy.deepcopy(module).eval().requires_grad_(False)
     for part in frozen.modules():
         if isinstance(part, nn.RNNBase):
@@ -20,15 +20,16 @@ def frozen_copy(module: nn.Module) -> nn.Module:
 def synchronize_parameters(
     src: nn.Module, dst: nn.Module, method: str, tau: float | None = None, unless: Tensor | None = None
 ) -> None:
-    """Bring one module's parameters and buffers to, or towards, those of another of the same form.
+    """Move one module's parameters and buffers to, or towards, those of another of the same form.
 
     Args:
-        src: Where the values come from.
-        dst: Where they go to.
+        src: Source of the values.
+        dst: The module that is changed.
         method: "hard" copies everything. "soft" moves floating-point values by `tau` of the way and copies the rest,
             such as counters.
-        tau: How far a soft update goes, from 0 to 1.
-        unless: A scalar on the modules' device, for which nobody waits: a soft update stays where it is 1, not 0.
+        tau: Fraction of the way in a soft update, from 0 to 1.
+        unless: A scalar on the modules' device, read without waiting: floating-point values are left unchanged if it is
+            1, and are moved if it is 0.
 
     Raises:
         ValueError: On another `method` or `tau`, or if the modules differ in names, shapes or dtypes.
@@ -54,7 +55,7 @@ def copy_param(target_link: nn.Module, source_link: nn.Module) -> None:
 
 
 def check_same_form(target_link: nn.Module, source_link: nn.Module) -> None:
-    """Refuse two modules of which one cannot take the parameters and buffers of the other.
+    """Refuse two modules with different parameters and buffers.
 
     Raises:
         ValueError: If they differ in names, shapes or dtypes.
@@ -70,10 +71,11 @@ def soft_copy_param(target_link: nn.Module, source_link: nn.Module, tau: float, 
     """Move `target_link` by `tau` of the way towards `source_link` (Lillicrap et al. 2015, arXiv:1509.02971).
 
     Args:
-        target_link: What moves.
-        source_link: Where to.
-        tau: How far, from 0 to 1.
-        unless: A scalar on their device, for which nobody waits: nothing moves where it is 1, not 0.
+        target_link: The module that is changed.
+        source_link: Source of the values.
+        tau: Fraction of the way, from 0 to 1.
+        unless: A scalar on the modules' device, read without waiting: floating-point values are left unchanged if it is
+            1, and are moved if it is 0.
 
     Raises:
         ValueError: If `tau` is not from 0 to 1, or the modules differ in form.
@@ -109,7 +111,7 @@ class _Pairs(NamedTuple):
     dst: list[Tensor]
     discrete_src: list[Tensor]
     discrete_dst: list[Tensor]
-    slots: list[tuple[dict[str, Any], str, Tensor]]  # where each tensor was found
+    slots: list[tuple[dict[str, Any], str, Tensor]]  # owner, name and tensor
 
     def hold_for(self, source: nn.Module) -> bool:
         return self.source() is source and all(place.get(name) is tensor for place, name, tensor in self.slots)
@@ -119,7 +121,7 @@ _cache: "weakref.WeakKeyDictionary[nn.Module, _Pairs]" = weakref.WeakKeyDictiona
 
 
 def _pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
-    """The paired tensors; None for modules whose state does not consist of parameters and buffers alone."""
+    """Paired tensors; None for modules whose state holds more than parameters and buffers."""
     pairs = _cache.get(target)
     return pairs if pairs is not None and pairs.hold_for(source) else _find_pairs(source, target)
 
@@ -133,7 +135,7 @@ def _find_pairs(source: nn.Module, target: nn.Module) -> _Pairs | None:
     seen: set[int] = set()
     for name, (_, _, dst) in targets.items():
         if id(dst) in seen:
-            continue  # a tied weight moves once
+            continue  # a tied weight is moved only once
         seen.add(id(dst))
         floating = dst.is_floating_point() or dst.is_complex()
         (pairs.src if floating else pairs.discrete_src).append(sources[name][2])

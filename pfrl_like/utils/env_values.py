@@ -1,4 +1,4 @@
-"""The forms in which environments give and take values: resets, steps, spaces, action masks."""
+"""Conversions between the forms of values of environments: resets, steps, spaces, action masks."""
 
 import inspect
 import numbers
@@ -16,19 +16,19 @@ from pfrl_like.errors import EnvError
 
 
 def is_gymnasium(env: Any) -> bool:
-    """Whether this is a `gymnasium.Env`."""
+    """True if this is a `gymnasium.Env`."""
     return isinstance(env, gymnasium.Env)
 
 
 def reset_values(result: Any) -> tuple[Any, dict[str, Any] | None]:
-    """Split what `reset` returned into the observation and the dict of information, None if there is none."""
+    """Split the result of `reset` into the observation and the info dict, None if there is none."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict):
         return result[0], result[1]
     return result, None
 
 
 def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
-    """Split what gymnasium's `reset` returned.
+    """Split the result of gymnasium's `reset` into (obs, info).
 
     Raises:
         EnvError: If it is not (obs, info) with a dict as info.
@@ -39,11 +39,11 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     return obs, info
 
 
-_USUAL = [bool, bool, dict]  # of gymnasium's environments: terminated, truncated, info
+_USUAL = [bool, bool, dict]  # terminated, truncated and info of gymnasium's environments
 
 
 def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
-    """Turn what `step` returned, four values or five, into (obs, reward, terminated, truncated, info).
+    """Convert the result of `step`, four values or five, to (obs, reward, terminated, truncated, info).
 
     Raises:
         EnvError: If it is neither, info is no dict, or a flag no single truth value.
@@ -70,7 +70,7 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
 def _as_bool(name: str, value: Any) -> bool:
     try:
         plain = value.item() if hasattr(value, "item") else value
-    except (TypeError, ValueError, RuntimeError):  # an array of several, a tensor of several
+    except (TypeError, ValueError, RuntimeError):  # an array or tensor of several values
         plain = None
     if isinstance(plain, numbers.Real) and plain in (0, 1):
         return bool(plain)
@@ -78,7 +78,7 @@ def _as_bool(name: str, value: Any) -> bool:
 
 
 def own_copy(value: Any) -> Any:
-    """A value that stays as it is when an environment changes its arrays in place.
+    """Copy of a value that does not change when an environment changes its arrays in place.
 
     Arrays are copied, in dicts, tuples and lists too; other objects are returned as they are.
     """
@@ -88,7 +88,7 @@ def own_copy(value: Any) -> Any:
         return type(value)((key, own_copy(part)) for key, part in value.items())
     if type(value) in (tuple, list):
         return type(value)(own_copy(part) for part in value)
-    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named one
+    if isinstance(value, tuple) and hasattr(value, "_fields"):  # a named tuple
         return type(value)(*map(own_copy, value))
     return value
 
@@ -101,7 +101,7 @@ def seed_env(env: Any, seed: int) -> bool:
         seed: The seed.
 
     Returns:
-        True if it is done (`env.seed(seed)`), False if the seed has to go into the next `env.reset(seed=seed)`.
+        True if it is done (`env.seed(seed)`), False if the seed has to be given to the next `env.reset(seed=seed)`.
 
     Raises:
         ValueError: If the environment takes no seed.
@@ -115,7 +115,7 @@ def seed_env(env: Any, seed: int) -> bool:
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
-    """Whether `env.reset` takes an argument, looking through wrappers that hand every argument on."""
+    """True if `env.reset` takes an argument, also through wrappers that pass on all arguments."""
     if is_gymnasium(env):
         return True
     base = getattr(env, "unwrapped", env)
@@ -131,14 +131,14 @@ def _takes_any(function: Any) -> bool:
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     try:
         return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # a method written in C may not tell
+    except (TypeError, ValueError):  # a method written in C may have no signature
         return {}
 
 
 def mend_gym(env: Any) -> None:
-    """Give NumPy 2 back two names that gym 0.26 looks up at every step, if there is a gym environment in `env`.
+    """Add two names to NumPy 2 that gym 0.26 looks up at every step, if there is a gym environment in `env`.
 
-    gym is dead and will not learn them; nothing happens unless such an environment arrives.
+    gym is no longer maintained and will not change; without such an environment nothing happens.
     """
     gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
     for _ in range(100):  # layers of wrappers
@@ -155,10 +155,10 @@ def mend_gym(env: Any) -> None:
 class Forwarding:
     """Base of a wrapper whose other public attributes are those of the wrapped object."""
 
-    _inside = "env"  # the attribute that holds it
+    _inside = "env"  # the attribute that holds the wrapped object
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == self._inside:  # copy and pickle ask before there is one
+        if name.startswith("_") or name == self._inside:  # copy and pickle ask before it is set
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(getattr(self, self._inside), name)
 
@@ -169,15 +169,15 @@ class Forwarding:
 
 
 def _of_user_env(name: str, otherwise: Any) -> Any:
-    """A property that gives the environment's own attribute; something else if it has none."""
+    """Property that returns the environment's own attribute, or `otherwise` if it has none."""
     return property(lambda self: getattr(self.user_env, name, otherwise), doc=f"The environment's own `{name}`.")
 
 
 class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
     """Gymnasium's interface around an environment of gym or of PFRL's form; made by `as_gymnasium`.
 
-    The spaces are the environment's own objects, not converted: their random streams stay those the user seeds, and
-    the library tells kinds of spaces by `space_kind`.
+    The spaces are the environment's own objects, not converted: their random streams are still those that the user
+    seeds, and the library finds the kind of a space by `space_kind`.
 
     Args:
         env: The user's environment.
@@ -211,7 +211,7 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         return obs, {} if info is None else info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Act; four values become five.
+        """Act; four values are converted to five.
 
         Raises:
             EnvError: If the environment returns neither four nor five values.
@@ -219,7 +219,7 @@ class EnvAdapter(Forwarding, gymnasium.Env[Any, Any]):
         return step_values(self.user_env.step(action))
 
     def render(self, *args: Any, **kwargs: Any) -> Any:
-        """What the environment's own `render` returns."""
+        """Result of the environment's own `render`."""
         return self.user_env.render(*args, **kwargs)
 
     def close(self) -> None:
@@ -249,16 +249,16 @@ _KIND_OF_TYPE: dict[type, SpaceKind] = {}
 
 
 def space_kind(space: Any) -> SpaceKind:
-    """Tell the kind of a space by the names of its classes, else by its attributes.
+    """Kind of a space, by the names of its classes, else by its attributes.
 
-    A space of gym is no instance of gymnasium's class of the same name, so `isinstance` cannot tell.
+    A space of gym is no instance of gymnasium's class of the same name, so `isinstance` does not work.
 
     Args:
         space: A space of gym or gymnasium, or an object with the same attributes.
 
     Returns:
-        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other", as of a mock, which has every
-        attribute and none that says anything.
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other", for instance for a mock, whose
+        attributes all exist but hold no numbers.
     """
     kind = _KIND_OF_TYPE.get(type(space))
     if kind is None:
@@ -287,13 +287,13 @@ def _has_numbers(space: Any, *names: str) -> bool:
 
 
 def box_class(space: Any) -> Any:
-    """The class `Box` of the library that made a space; gymnasium's for a space of neither library."""
+    """Class `Box` of the library that made a space; gymnasium's for a space of neither library."""
     is_of_gym = type(space).__module__.partition(".")[0] == "gym"
     return sys.modules["gym.spaces"].Box if is_of_gym else gymnasium.spaces.Box
 
 
 def action_size_of(space: Any) -> int:
-    """Numbers of an action or, if actions are discrete, how many there are.
+    """Length of an action vector or, if actions are discrete, their number.
 
     Raises:
         ValueError: If they are neither discrete nor vectors.
@@ -307,7 +307,7 @@ def action_size_of(space: Any) -> int:
 
 
 class Allowed:
-    """What explorers are told in the place of action values, where there are none: which actions may be chosen.
+    """Allowed actions, given to explorers in place of action values where there are none.
 
     Args:
         action_mask: True where an action is allowed, [k, n_actions].
@@ -321,22 +321,22 @@ class Allowed:
 
 
 def takes_mask(act: Callable[..., Any]) -> bool:
-    """Whether a function has the keyword `action_mask`; an agent's `act` written for PFRL's interface has not."""
+    """True if a function has the keyword `action_mask`; an agent's `act` written for PFRL's interface does not."""
     parameters = inspect.signature(act).parameters.values()
     return any(parameter.name == ACTION_MASK or parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
 
 def mask_keyword(mask: Any, takes: bool = True) -> dict[str, Any]:
-    """The keyword that tells of a mask; none without a mask, or for what takes none."""
+    """Keyword argument for a mask; empty if there is no mask, or if the function does not take it."""
     return {} if mask is None or not takes else {ACTION_MASK: mask}
 
 
 def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
-    """`mask_keyword` for what must not choose without knowing what is allowed.
+    """`mask_keyword` for functions that must not choose actions without knowing the mask.
 
     Args:
-        choose: What chooses actions.
-        mask: What is allowed, of any shape that `choose` takes; None if that is not told.
+        choose: The function that chooses actions.
+        mask: Allowed actions, in a shape that `choose` takes; None if there is no mask.
 
     Raises:
         TypeError: If there is a mask, which `choose` does not take.
@@ -351,17 +351,18 @@ def required_keyword(choose: Callable[..., Any], mask: Any) -> dict[str, Any]:
 
 
 def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
-    """What a replay buffer is to store of a step's masks.
+    """Columns of a step's masks for a replay buffer.
 
     Args:
-        mask: What was allowed when the action was chosen, of one environment or a row for each; None if that was not
-            told.
-        next_mask: What is allowed after it; None likewise.
-        next_obs: The observation after it, of any of the environments, which may bring its mask along.
+        mask: Mask of the actions that were allowed when the action was chosen, of one environment or one row for each;
+            None if unknown.
+        next_mask: Mask of the actions that are allowed after the step, of one environment or one row for each; None if
+            unknown.
+        next_obs: The observation after the step, of any of the environments, which may contain its mask.
 
     Returns:
-        "action_mask" and "next_action_mask", all True where nothing was told; empty if neither was, or if observations
-        have theirs in them.
+        "action_mask" and "next_action_mask", all True where unknown; empty if both are unknown, or if observations
+        contain their masks.
     """
     known = [each for each in (mask, next_mask) if each is not None]
     if not known or (isinstance(next_obs, dict) and ACTION_MASK in next_obs):
@@ -371,6 +372,6 @@ def mask_columns(mask: Any, next_mask: Any, next_obs: Any) -> dict[str, Any]:
 
 
 def sample_allowed(space: Any, mask: Any) -> Any:
-    """A random action of a space, drawn from its own stream, uniformly among the allowed ones if a mask is told."""
+    """Random action of a space, drawn from its own stream, uniformly among the allowed ones if there is a mask."""
     allowed = None if mask is None else np.asarray(mask, np.int8)
     return space.sample() if allowed is None or not allowed.any() else space.sample(mask=allowed)

@@ -1,7 +1,7 @@
-"""Observations of goal environments: dicts that tell what is wanted beside what is seen.
+"""Observations of goal environments: dicts of the observation, the achieved goal and the desired goal.
 
-The form is that of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (what the state amounts to) and
-`desired_goal`, and `compute_reward(achieved_goal, desired_goal, info)` tells the reward of any pair of goals.
+The form is that of gymnasium's `GoalEnv`: `observation`, `achieved_goal` (the goal that the state achieves) and
+`desired_goal`. `compute_reward(achieved_goal, desired_goal, info)` returns the reward of any pair of goals.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
     """Observation and desired goal as one vector: a `phi` for agents that pursue goals (arXiv:1707.01495, section 4.1).
 
     Args:
-        obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; what else it holds is left out.
+        obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; other entries are ignored.
 
     Returns:
         Shape [..., m + n], float32.

@@ -1,4 +1,4 @@
-"""What a policy does when it does not draw lots."""
+"""Modes of distributions, which are the actions of deterministic policies."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ from torch.distributions import Independent, TransformedDistribution
 
 
 def mode_of_distribution(distrib: Any) -> Tensor:
-    """Likeliest value of a distribution; of a transformed one what the likeliest value before becomes.
+    """Mode of a distribution; for a transformed one, the transformed mode of its base distribution.
 
     Args:
-        distrib: A `torch.distributions.Distribution`, or whatever else has a `mode`.
+        distrib: A `torch.distributions.Distribution`, or another object with a `mode`.
 
     Returns:
         [*batch_shape, *event_shape].

@@ -1,4 +1,4 @@
-"""Values and parts that JSON can hold, and back, exactly: actions, observations, states, parts chosen by name."""
+"""Exact conversions to JSON and back, of actions, observations, states, and parts chosen by name."""
 
 import base64
 import copy
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 _KINDS = "biufcUSmM"
-_MOST_DIMENSIONS = 64  # NumPy's own; torch has none
-#: JSON values within each other that a whole value may be, and those of one that holds no others.
+_MOST_DIMENSIONS = 64  # NumPy's limit; torch has none
+#: Limit on the nesting of JSON values, and the nesting of a single array or scalar.
 _LEVELS, _LEAST = 22, 3
 
 
@@ -24,14 +24,14 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
 
     Args:
         value: The value.
-        levels: How many JSON values may lie within each other; a dict takes three, a tuple two, a list one.
+        levels: Limit on the nesting of JSON values; a dict takes three levels, a tuple two, a list one.
 
     Raises:
         TypeError: If it holds something else, or is nested more deeply.
     """
     if value is None or type(value) in (bool, int, str) or (type(value) is float and math.isfinite(value)):
         return value
-    if type(value) is float:  # which JSON has not
+    if type(value) is float:  # NaN and infinity, which JSON lacks
         return {"float": str(value)}
     if levels < _LEAST:
         raise TypeError("it is nested too deeply to be saved")
@@ -53,7 +53,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
 
 
 def from_json(value: Any) -> Any:
-    """What `to_json` or `many_to_json` was given.
+    """The value that was given to `to_json` or `many_to_json`.
 
     Raises:
         ValueError: If it is no such value.
@@ -92,14 +92,14 @@ def _from_json(value: Any) -> Any:
 
 
 def many_to_json(values: Sequence[Any]) -> Any:
-    """A list of values, as one array where they are alike, which is shorter.
+    """A list of values; similar arrays are stored as one array, which is shorter.
 
     Raises:
-        TypeError: As `to_json`.
+        TypeError: If a value holds something else than `to_json` allows, or is nested more deeply.
     """
     kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
     alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
-    if alike and values[0].nbytes:  # of nothing, a short text could tell of any number
+    if alike and values[0].nbytes:  # for empty arrays a short text could claim any number of values
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 
@@ -133,7 +133,7 @@ def _tensor_of(dtype: str, shape: Sequence[int], text: str, requires_grad: bool)
 
 
 class Configurable(ABC):
-    """What is rebuilt from the name of its type and its constructor's arguments."""
+    """Object that can be rebuilt from the name of its type and its constructor's arguments."""
 
     type_name: ClassVar[str]
 
@@ -143,10 +143,10 @@ class Configurable(ABC):
 
     @abstractmethod
     def _params(self) -> dict[str, Any]:
-        """The constructor's arguments that make an equal object."""
+        """Constructor's arguments that make an equal object."""
 
     def get_params(self, deep: bool = False) -> dict[str, Any]:
-        """The constructor's arguments that make an equal object, by name.
+        """Constructor's arguments that make an equal object, by name.
 
         Args:
             deep: Whether the values are copies.
@@ -155,7 +155,7 @@ class Configurable(ABC):
         return copy.deepcopy(params) if deep else params
 
     def describe(self) -> dict[str, Any]:
-        """Type and parameters as values that JSON has, from which `build` makes an equal object."""
+        """Type and parameters as JSON values, from which `build` makes an equal object."""
         return {"type": self.get_type(), "params": {name: _plain(value) for name, value in self.get_params().items()}}
 
     def __repr__(self) -> str:
@@ -170,13 +170,13 @@ def build(what: str, value: Any, types: Mapping[str, type[_Part]], base: type[An
     """The part that a user has chosen.
 
     Args:
-        what: What is chosen, for messages, for instance "scaler".
-        value: The name of a type, for its defaults; what `describe` gave; or the part itself.
+        what: Name of the kind of part in messages, for instance "scaler".
+        value: The name of a type, for its defaults; a result of `describe`; or the part itself.
         types: The types by name.
-        base: What every such part is an instance of, whoever wrote it.
+        base: Base class of all such parts, including user-defined ones.
 
     Raises:
-        ValueError: On an unknown name, telling the nearest, or a description of another form.
+        ValueError: On an unknown name, with the nearest known one, or a description of another form.
         TypeError: If the value is none of these, or a parameter is unknown to the type.
     """
     if isinstance(value, str):

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-#: What draws random numbers; None stands for the global NumPy stream, looked up at call time.
+#: Source of random numbers; None stands for the global NumPy stream, looked up at call time.
 RandomSource = np.random.Generator | np.random.RandomState | None
 _GENERATORS = (np.random.Generator, np.random.RandomState)
 
@@ -28,7 +28,7 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
 
     Args:
         n: Size of the population.
-        k: How many to draw.
+        k: Number of integers to draw.
         rng: Source of randomness; None is the global NumPy stream.
 
     Returns:
@@ -48,20 +48,20 @@ def sample_n_k(n: int, k: int, rng: RandomSource = None) -> NDArray[np.int64]:
     distinct = dict.fromkeys(drawn.tolist())
     if len(distinct) == k:
         return drawn
-    while len(distinct) < k:  # what has been drawn before does not count
+    while len(distinct) < k:  # repeated draws do not count
         distinct |= dict.fromkeys((source.random(k) * n).astype(np.int64).tolist())
     return np.fromiter(distinct, np.int64)[:k]
 
 
 def not_held(name: str, n: int, held: int, what: str, least: int = 0) -> ValueError:
-    """The error of drawing more than is held, or less than can be drawn.
+    """Error for drawing more items than there are, or fewer than allowed.
 
     Args:
-        name: The argument that says how many.
-        n: How many.
-        held: How many there are.
-        what: Of what.
-        least: How many have to be drawn.
+        name: The argument that holds the number to draw.
+        n: Number to draw.
+        held: Number of items.
+        what: Name of the items.
+        least: Smallest number that may be drawn.
     """
     expected = f"expected {least} to {held}, the {what} held" if held else f"but it is empty: no {what} are held"
     return ValueError(f"{name}: got {n}, {expected}")

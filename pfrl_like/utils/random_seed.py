@@ -11,7 +11,7 @@ import torch
 def set_random_seed(seed: Any) -> None:
     """Seed the global streams of `random`, NumPy and torch (every device).
 
-    Environments and their action spaces draw from streams of their own: a run that is to repeat itself needs also
+    Environments and their action spaces draw from their own streams. For a reproducible run, also call
     `env.reset(seed=0); env.action_space.seed(0)` before training.
 
     Args:

@@ -25,7 +25,7 @@ class Recurrent:
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        if "forward" in vars(cls) and "outputs" not in vars(cls):  # an inherited one knows nothing of this forward
+        if "forward" in vars(cls) and "outputs" not in vars(cls):  # an inherited `outputs` would ignore this `forward`
             cls.outputs = Recurrent.outputs  # type: ignore[method-assign]
 
     def forward(self, packed_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
@@ -41,11 +41,11 @@ class Recurrent:
         raise NotImplementedError(f"{type(self).__name__} has to define forward(packed_input, recurrent_state)")
 
     def outputs(self, packed_input: Any, recurrent_state: Any) -> Any:
-        """The output without the state, for which a module may have a faster way.
+        """Output without the state; a module may have a faster way to compute it.
 
         Args:
-            packed_input: As of `forward`.
-            recurrent_state: As of `forward`.
+            packed_input: A `PackedSequence`, or nested tuples of such.
+            recurrent_state: State before the first step; None is the initial state.
 
         Returns:
             Output with its tensors packed like the input.
@@ -54,7 +54,7 @@ class Recurrent:
 
 
 def is_recurrent(layer: Any) -> bool:
-    """Whether a layer takes and returns a recurrent state: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`."""
+    """True if a layer takes and returns a recurrent state: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`."""
     return isinstance(layer, _RECURRENT)
 
 
@@ -67,14 +67,14 @@ _RECURRENT = (nn.RNN, nn.GRU, nn.LSTM, Recurrent)
 def forward(
     module: Callable[..., Any], inputs: Any, recurrent_state: Any = None, lengths: Tensor | None = None
 ) -> tuple[Any, Any]:
-    """Apply a module, recurrent or not, to rows: the one way in which agents call their networks.
+    """Apply a module, recurrent or not, to rows; agents call their networks only in this way.
 
     Args:
-        module: Any callable; one that is not recurrent treats every row by itself and has no state.
+        module: Any callable; one that is not recurrent treats every row separately and has no state.
         inputs: A tensor [N, ...], or nested tuples and dicts of such.
         recurrent_state: State before the first step; None is the initial state.
         lengths: Lengths of the sequences whose packed rows `inputs` holds, [B], falling, on the host. None: every row
-            is one step of a sequence of its own.
+            is one step of a separate sequence.
 
     Returns:
         The output over all N rows, and the state after the last step (None if the module is not recurrent).
@@ -91,15 +91,15 @@ def forward(
     return unwrap_packed_sequences_recursive(output), recurrent_state
 
 
-#: How many rows the padded form may have for each row of the packed one.
+#: Largest ratio of padded rows to packed rows.
 _MOST_PADDING = 4
 
 
 def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: Any, lengths: Tensor) -> Any:
-    """The output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster.
+    """Output of `forward` over the packed rows of sequences, without the state; on a CPU several times faster.
 
     Args:
-        module: Any callable; one that is not recurrent treats every row by itself.
+        module: Any callable; one that is not recurrent treats every row separately.
         inputs: Packed rows, a tensor [N, ...] or nested tuples and dicts of such.
         recurrent_state: State before the first step; None is the initial state.
         lengths: Lengths of the sequences, [B], falling, on the host.
@@ -117,10 +117,10 @@ def sequence_outputs(module: Callable[..., Any], inputs: Any, recurrent_state: A
 
 
 def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
-    """The output of a recurrent module or layer, packed, without its state.
+    """Output of a recurrent module or layer, packed, without its state.
 
-    PyTorch's own layers get padded sequences on a CPU, unless most rows would be padding: their way through sequences
-    of different lengths takes up to six times as long. Only the state after the last step needs it.
+    On a CPU, PyTorch's own layers get padded sequences, unless most rows would be padding: packed sequences of
+    different lengths take up to six times as long. Packing is needed only for the state after the last step.
 
     Args:
         layer: `nn.RNN`, `nn.GRU`, `nn.LSTM` or a `Recurrent`.
@@ -151,7 +151,7 @@ def layer_outputs(layer: Any, packed_input: Any, recurrent_state: Any) -> Any:
 
 
 def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state: Any) -> tuple[Any, Any]:
-    """One step of each of B sequences.
+    """Compute one step of each of B sequences.
 
     Args:
         rnn: Recurrent module.
@@ -166,7 +166,7 @@ def one_step_forward(rnn: Callable[..., Any], batch_input: Any, recurrent_state:
 
 
 def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: Any) -> tuple[Any, Any]:
-    """All steps of B sequences given one by one.
+    """Compute all steps of B sequences given one by one.
 
     Args:
         rnn: Recurrent module.
@@ -184,7 +184,7 @@ def pack_and_forward(rnn: Callable[..., Any], sequences: Any, recurrent_state: A
 
 
 def batch_sizes_of(lengths: Tensor) -> Tensor:
-    """How many sequences are still running at each time step, [max(lengths)], as `PackedSequence.batch_sizes`.
+    """Number of sequences that are still running at each time step, [max(lengths)], as `PackedSequence.batch_sizes`.
 
     Args:
         lengths: Lengths, [B], int64, falling.
@@ -198,7 +198,7 @@ def batch_sizes_of(lengths: Tensor) -> Tensor:
 
 
 def pack_sequences_recursive(sequences: Any) -> Any:
-    """Pack a list of sequences; of sequences that are tuples or dicts, each part by itself.
+    """Pack a list of sequences; the parts of sequences that are tuples or dicts are packed separately.
 
     Raises:
         ValueError: If the list is empty or the lengths are not falling.
@@ -219,12 +219,12 @@ def pack_sequences_recursive(sequences: Any) -> Any:
 
 
 def pack_one_step_batch_as_sequences(xs: Any) -> Any:
-    """Make B sequences of one step each of a tensor [B, ...], or of nested tuples and dicts of such."""
+    """Convert a tensor [B, ...], or nested tuples and dicts of such, to B sequences of one step each."""
     return wrap_packed_sequences_recursive(xs, torch.tensor([len(first_leaf(xs))]), None)
 
 
 def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_indices: Tensor | None) -> Any:
-    """Make a `PackedSequence` of every tensor of packed rows; other objects pass through.
+    """Convert every tensor of packed rows to a `PackedSequence`; other objects are returned as they are.
 
     Args:
         unwrapped: A tensor [N, ...], or nested tuples and dicts.
@@ -241,7 +241,7 @@ def wrap_packed_sequences_recursive(unwrapped: Any, batch_sizes: Tensor, sorted_
 
 
 def unwrap_packed_sequences_recursive(packed: Any) -> Any:
-    """The packed rows of every `PackedSequence`; other objects, such as an `ActionValue`, pass through."""
+    """Packed rows of every `PackedSequence`; other objects, such as an `ActionValue`, are returned as they are."""
     if isinstance(packed, PackedSequence):
         return packed.data
     if isinstance(packed, tuple):
@@ -264,7 +264,7 @@ def get_packed_sequence_info(packed: Any) -> tuple[Tensor, Tensor | None] | None
 
 
 def flatten_sequences_time_first(sequences: Sequence[Sequence[Any]]) -> list[Any]:
-    """The items of sequences of falling length, in packed order."""
+    """Items of sequences of falling length, in packed order."""
     absent = object()
     steps = itertools.zip_longest(*sequences, fillvalue=absent)
     return [item for step in steps for item in step if item is not absent]
@@ -285,7 +285,11 @@ def max_over_sequences(values: Tensor, lengths: Tensor) -> Tensor:
 
 
 def sequence_of_rows(lengths: Tensor) -> Tensor:
-    """For each packed row the number of its sequence, [N], on the host; `lengths` as of `forward`."""
+    """Number of the sequence of each packed row, [N], on the host.
+
+    Args:
+        lengths: Lengths of the sequences, [B], falling, on the host.
+    """
     return torch.cat([torch.arange(size) for size in batch_sizes_of(lengths).tolist()])
 
 
@@ -308,11 +312,11 @@ def map_recurrent_state(function: Callable[[Any], Any], recurrent_state: Any) ->
 
 
 def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
-    """A copy of a state in which some sequences are back at zero.
+    """Copy of a state in which some sequences are reset to zero.
 
     Args:
         recurrent_state: State of B sequences.
-        indices: An index or several, of the sequences to reset.
+        indices: Index or indices of the sequences to reset.
     """
 
     def masked(state: Tensor) -> Tensor:
@@ -324,18 +328,18 @@ def mask_recurrent_state_at(recurrent_state: Any, indices: Any) -> Any:
 
 
 def get_recurrent_state_at(recurrent_state: Any, indices: Any, detach: bool) -> Any:
-    """The state of one sequence (`indices` an integer; its tensors are [layers, ...]) or of several.
+    """State of one sequence (`indices` an integer; its tensors are [layers, ...]) or of several.
 
     Args:
         recurrent_state: State of B sequences.
         indices: An index, or several.
-        detach: Whether to cut the result off from the graph.
+        detach: Whether to detach the result from the graph.
     """
     return map_recurrent_state(lambda state: (state.detach() if detach else state)[:, indices], recurrent_state)
 
 
 def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
-    """Make one state of those of single sequences, as `get_recurrent_state_at` gives them.
+    """Join states of single sequences, as returned by `get_recurrent_state_at`, into one state.
 
     Args:
         split_recurrent_states: B states with tensors or arrays [layers, ...]; None counts as zeros.
@@ -361,15 +365,15 @@ def concatenate_recurrent_states(split_recurrent_states: Sequence[Any]) -> Any:
 
 
 def recurrent_state_as_numpy(recurrent_state: Any) -> Any:
-    """The same state with arrays for tensors."""
+    """The same state with arrays instead of tensors."""
     return map_recurrent_state(lambda state: state.detach().cpu().numpy(), recurrent_state)
 
 
 def recurrent_state_from_numpy(recurrent_state: Any, device: torch.device | str) -> Any:
-    """The same state with tensors on `device` for arrays."""
+    """The same state with tensors on `device` instead of arrays."""
     return map_recurrent_state(lambda state: torch.from_numpy(state).to(device), recurrent_state)
 
 
 def detach_recurrent_state(recurrent_state: Any) -> Any:
-    """The same state, cut off from the graph."""
+    """The same state, detached from the graph."""
     return map_recurrent_state(lambda state: state.detach(), recurrent_state)

@@ -1,4 +1,4 @@
-"""`StoppableThread`: a thread with the event that ends it; and when a process started."""
+"""`StoppableThread`: a thread with the event that ends it; and the start time of a process."""
 
 import threading
 from pathlib import Path
@@ -9,9 +9,9 @@ class StoppableThread(threading.Thread):
     """Thread whose target returns soon after an event has been set.
 
     Args:
-        stop_event: The event, which the target has to look at.
-        *args: As of `threading.Thread`.
-        **kwargs: As of `threading.Thread`.
+        stop_event: The event, which the target has to check.
+        *args: Positional arguments of `threading.Thread`.
+        **kwargs: Keyword arguments of `threading.Thread`.
     """
 
     def __init__(self, stop_event: Any, *args: Any, **kwargs: Any) -> None:
@@ -23,14 +23,14 @@ class StoppableThread(threading.Thread):
         self.stop_event.set()
 
     def is_stopped(self) -> bool:
-        """Whether the thread has been asked to end."""
+        """True if the thread has been asked to end."""
         return bool(self.stop_event.is_set())
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in clock ticks after the boot; tells a process from a later one of the same number.
+    """Start of a process, in clock ticks after the boot; distinguishes it from a later process with the same number.
 
-    It is -1 if there is no such process, and 0 where the system does not tell.
+    It is -1 if there is no such process, and 0 where the system does not report it.
     """
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])

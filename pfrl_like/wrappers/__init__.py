@@ -1,4 +1,4 @@
-"""Wrappers of one environment, which return the form that the environment inside them returns."""
+"""Wrappers of one environment, which keep the form of its results."""
 
 from pfrl_like.wrappers import atari_wrappers
 from pfrl_like.wrappers.cast_observation import CastObservation, CastObservationToFloat32

@@ -1,4 +1,4 @@
-"""Atari games as DQN saw them (Mnih et al. 2015, doi:10.1038/nature14236): `make_atari` and `wrap_deepmind`."""
+"""Atari games with DQN's preprocessing (Mnih et al. 2015, doi:10.1038/nature14236): `make_atari`, `wrap_deepmind`."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,14 +16,14 @@ from pfrl_like.wrappers.wrapper import Wrapper, has_ended, random_stream, reset_
 
 
 class EpisodicLifeEnv(Wrapper):
-    """End an episode when a life is lost, and go on with the same game in the next one.
+    """End an episode when a life is lost, and continue the same game in the next one.
 
-    The loss of a life terminates an episode, so that nothing is expected of the lives after it. `reset` starts a new
-    game only if the game itself is over, was cut off (`truncated`, `info["needs_reset"]`), or a seed or options are
-    given; else it takes one step that does nothing.
+    The loss of a life terminates an episode, so that agents expect no rewards from the lives after it. `reset` starts a
+    new game only if the game itself is over, was cut off (`truncated`, `info["needs_reset"]`), or a seed or options are
+    given. Otherwise it takes one no-op step.
 
     Args:
-        env: Environment of an Atari game, whose `unwrapped.ale.lives()` tells the lives left.
+        env: Environment of an Atari game, whose `unwrapped.ale.lives()` returns the lives left.
 
     Attributes:
         lives: Lives after the last step.
@@ -36,7 +36,7 @@ class EpisodicLifeEnv(Wrapper):
         self.needs_real_reset = True
 
     def step(self, action: Any) -> Any:
-        """Act."""
+        """Act; the loss of a life ends the episode."""
         result = self.env.step(action)
         self.needs_real_reset = has_ended(result)
         before, self.lives = self.lives, self._lives_left()
@@ -45,24 +45,24 @@ class EpisodicLifeEnv(Wrapper):
         return (obs, reward, bool(done) or lost, *rest)
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode, in the game that runs or in a new one."""
+        """Start an episode, in the running game or in a new one."""
         result = None
         if not self.needs_real_reset and all(argument is None for argument in kwargs.values()):
             step = self.env.step(0)
             self.needs_real_reset = has_ended(step)
             result = None if self.needs_real_reset else reset_result(step)
         if result is None:
-            self.needs_real_reset = True  # until a step has been made
+            self.needs_real_reset = True  # until a step has succeeded
             result = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return result
 
     def saved_state(self) -> dict[str, Any]:
-        """The lives, and whether the next reset starts a new game."""
+        """Lives, and whether the next reset starts a new game."""
         return {"lives": self.lives, "needs_real_reset": self.needs_real_reset}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         self.lives, self.needs_real_reset = int(state["lives"]), bool(state["needs_real_reset"])
 
     def _lives_left(self) -> int:
@@ -74,12 +74,12 @@ class OpeningWrapper(Wrapper):
 
     @abstractmethod
     def opening(self) -> Sequence[int]:
-        """The actions that this episode begins with."""
+        """First actions of this episode."""
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and play its opening; keyword arguments go to the environment."""
+        """Start an episode and take its first actions; keyword arguments go to the environment."""
         result = self.env.reset(**kwargs)
-        kwargs.pop("seed", None)  # a second reset goes on with the stream that the first one has seeded
+        kwargs.pop("seed", None)  # a second reset continues the stream that the first one has seeded
         for action in self.opening():
             step = self.env.step(action)
             result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
@@ -87,7 +87,7 @@ class OpeningWrapper(Wrapper):
 
 
 class NoopResetEnv(OpeningWrapper):
-    """Begin each episode with a random number of steps that do nothing (Mnih et al. 2015, doi:10.1038/nature14236).
+    """Begin each episode with a random number of no-op steps (Mnih et al. 2015, doi:10.1038/nature14236).
 
     The number is drawn from the environment's own stream `np_random`, uniformly from 1 to `noop_max`.
 
@@ -96,7 +96,7 @@ class NoopResetEnv(OpeningWrapper):
         noop_max: The largest number of such steps.
 
     Attributes:
-        override_num_noops: The number itself; None to draw it.
+        override_num_noops: Fixed number of such steps; None to draw it.
 
     Raises:
         ValueError: If action 0 has another meaning, or `noop_max` is less than 1.
@@ -112,7 +112,7 @@ class NoopResetEnv(OpeningWrapper):
         self._seed: int | None = None
 
     def opening(self) -> Sequence[int]:
-        """Actions 0."""
+        """Action 0, repeated."""
         count = self.override_num_noops
         if count is None:
             stream = random_stream(self.env)
@@ -136,7 +136,7 @@ class NoopResetEnv(OpeningWrapper):
 
 
 class FireResetEnv(OpeningWrapper):
-    """Begin each episode with the actions 1 and 2, for games that stand still until the fire button is pressed.
+    """Begin each episode with the actions 1 and 2, for games that wait until the fire button is pressed.
 
     Args:
         env: Environment whose action 1 is "FIRE".
@@ -152,7 +152,7 @@ class FireResetEnv(OpeningWrapper):
             raise ValueError(f"env has {env.action_space.n} actions, expected at least 3")
 
     def opening(self) -> Sequence[int]:
-        """Fire, then the action after it."""
+        """Actions 1 (fire) and 2."""
         return 1, 2
 
 
@@ -163,7 +163,7 @@ def _check_meaning(env: Any, action: int, meaning: str) -> None:
 
 
 def _box_of(env: Any) -> Any:
-    """The observation space, which must be a Box."""
+    """Observation space, which must be a Box."""
     if space_kind(env.observation_space) != "box":
         raise ValueError(f"env has the observation space {env.observation_space}, expected a Box")
     return env.observation_space
@@ -172,7 +172,7 @@ def _box_of(env: Any) -> Any:
 class ScaledFloatFrame(Wrapper):
     """Divide observations by 255, as float32.
 
-    A replay buffer needs four times the memory for these; a `phi` that divides needs none.
+    A replay buffer needs four times the memory for these observations; a `phi` that divides avoids this.
 
     Args:
         env: Environment with arrays as observations.
@@ -190,19 +190,19 @@ class ScaledFloatFrame(Wrapper):
         self.observation_space = box_class(space)(low, high, dtype=np.float32)
 
     def observation(self, observation: Any) -> NDArray[np.float32]:
-        """The observation divided by 255."""
+        """Observation divided by 255."""
         return np.asarray(observation).astype(np.float32) / np.float32(self.scale)
 
 
 class MaxAndSkipEnv(Wrapper):
-    """Repeat each action, sum up the rewards, and show the larger of the last two frames in every pixel.
+    """Repeat each action, sum the rewards, and return the pixelwise maximum of the last two frames.
 
-    Atari games draw some objects in every second frame only. If the episode ends before the last repetition, the two
-    frames are the last ones there were.
+    Atari games draw some objects in every second frame only. If the episode ends before the last repetition, the last
+    two frames before the end are used.
 
     Args:
         env: Environment with arrays as observations.
-        skip: How often an action is repeated.
+        skip: Number of repetitions of an action.
 
     Raises:
         ValueError: If the observations are no arrays, or `skip` is less than 1.
@@ -238,7 +238,7 @@ class FlickerFrame(Wrapper):
     """
 
     def observation(self, observation: Any) -> NDArray[Any]:
-        """The observation or zeros."""
+        """The observation, or zeros."""
         observation = np.asarray(observation)
         return np.zeros_like(observation) if random_stream(self.env).random() < 0.5 else observation
 
@@ -251,18 +251,18 @@ class ClipRewardEnv(Wrapper):
     """
 
     def reward(self, reward: Any) -> float:
-        """The sign of the reward."""
+        """Sign of the reward."""
         return float(np.sign(reward))
 
 
 def make_atari(env_id: str, max_frames: int | None = 30 * 60 * 60, **kwargs: Any) -> Any:
-    """An Atari game that repeats each action for four frames and begins with up to 30 steps that do nothing.
+    """Atari game that repeats each action for four frames and begins with up to 30 no-op steps.
 
     Args:
-        env_id: A game of ale-py: "PongNoFrameskip-v4", or "ALE/Pong-v5", in which a quarter of the actions is replaced
-            by the one before (Machado et al. 2018, arXiv:1709.06009).
+        env_id: A game of ale-py: "PongNoFrameskip-v4", or "ALE/Pong-v5", which replaces a quarter of the actions by the
+            previous one (Machado et al. 2018, arXiv:1709.06009).
         max_frames: Frames, at 60 a second, after which a game is truncated; None or 0 for no limit.
-        **kwargs: Arguments of `gymnasium.make`, as `render_mode`.
+        **kwargs: Arguments of `gymnasium.make`, such as `render_mode`.
 
     Returns:
         A gymnasium environment with screens [210, 160, 3] as observations.
@@ -295,20 +295,20 @@ def wrap_deepmind(
     channel_order: str = "chw",
     flicker: bool = False,
 ) -> Any:
-    """Show an agent an Atari game in the way of DeepMind's papers.
+    """Wrap an Atari game with the preprocessing of DeepMind's papers.
 
     Args:
-        env: What `make_atari` made.
+        env: An environment of `make_atari`.
         episode_life: Whether the loss of a life ends an episode; only for training.
         clip_rewards: Whether rewards are reduced to their signs; only for training.
         frame_stack: Whether an observation is the last four frames instead of one.
         scale: Whether observations are float32 in [0, 1] instead of uint8.
         fire_reset: Whether an episode begins with the fire button, in games that have one.
         channel_order: "chw" for observations [4, 84, 84], "hwc" for [84, 84, 4].
-        flicker: Whether half of the frames are dark.
+        flicker: Whether each frame is replaced by zeros with probability 0.5.
 
     Returns:
-        The environment with the wrappers around it.
+        The wrapped environment.
     """
     if episode_life:
         env = EpisodicLifeEnv(env)

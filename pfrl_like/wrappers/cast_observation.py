@@ -1,4 +1,4 @@
-"""Observations cast to another dtype, usually the one the network computes in."""
+"""Wrappers that cast observations to another dtype, usually the dtype of the network."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,10 +11,10 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 class CastObservation(Wrapper):
-    """Cast observations, and the observation space with them.
+    """Cast observations and the observation space.
 
     Args:
-        env: Environment whose observations are arrays, or dicts and tuples of arrays; what is no array stays.
+        env: Environment whose observations are arrays, or dicts and tuples of arrays; other values are not cast.
         dtype: The dtype to cast to.
 
     Attributes:
@@ -30,7 +30,7 @@ class CastObservation(Wrapper):
             self.observation_space = _cast_space(space, self.dtype)
 
     def observation(self, observation: Any) -> Any:
-        """The observation in the other dtype; the same array if that is its own."""
+        """Observation in the new dtype; the same array if it already has that dtype."""
         self.original_observation = observation
         return _cast(observation, self.dtype)
 
@@ -39,7 +39,7 @@ class CastObservationToFloat32(CastObservation):
     """Cast observations to float32.
 
     Args:
-        env: As for `CastObservation`.
+        env: Environment whose observations are arrays, or dicts and tuples of arrays; other values are not cast.
 
     Attributes:
         original_observation: The last observation before the cast, None at first.

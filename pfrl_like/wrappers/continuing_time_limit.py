@@ -1,4 +1,4 @@
-"""A time limit that tells, but does not end the episode itself."""
+"""Time limit that requests a reset without ending the episode."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,10 +8,10 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 class ContinuingTimeLimit(Wrapper):
-    """Set `info["needs_reset"]` when an episode has had its time; the flags stay as they are.
+    """Set `info["needs_reset"]` when an episode reaches the time limit; the flags are not changed.
 
-    Runners take it as a truncation: they reset the environment, and the agent goes on expecting rewards. Who steps the
-    environment by hand has to look for it. `gymnasium.wrappers.TimeLimit` sets `truncated` instead.
+    Runners treat it as a truncation: they reset the environment, and the agent bootstraps from the last state. Code
+    that steps the environment itself has to check it. `gymnasium.wrappers.TimeLimit` sets `truncated` instead.
 
     Args:
         env: Environment to wrap.
@@ -33,15 +33,15 @@ class ContinuingTimeLimit(Wrapper):
         return self.env.reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """The steps of the episode so far."""
+        """Steps of the episode so far."""
         return {"steps": self._elapsed_steps}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         self._elapsed_steps = int(state["steps"])
 
     def step(self, action: Any) -> Any:
-        """Act."""
+        """Act; sets `info["needs_reset"]` at the time limit."""
         *values, info = self.env.step(action)
         self._elapsed_steps += 1
         if self._elapsed_steps >= self._max_episode_steps:

@@ -1,4 +1,4 @@
-"""Screens as small grey images, and observations made of the last few of them, which share their memory."""
+"""Wrappers for screens: small grey images, and stacks of the last frames, which share their memory."""
 
 import functools
 from collections import deque
@@ -17,14 +17,14 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 _STACK_AXES = {"hwc": 2, "chw": 0}
 _GREY_BITS = 15
-_GREY = np.array([9798, 19235, 3735], np.float32)  # 0.299, 0.587, 0.114 of 2**15
+_GREY = np.array([9798, 19235, 3735], np.float32)  # 0.299, 0.587 and 0.114, times 2**15
 
 
 class WarpFrame(Wrapper):
     """Turn screens into grey images of 84x84 pixels, uint8 (Mnih et al. 2015, doi:10.1038/nature14236).
 
-    Each pixel is the mean of the area that it covers. With OpenCV (the extra "atari") it takes half the time; without
-    it Atari's screens give the same numbers.
+    Each pixel is the mean of the area that it covers. OpenCV (the extra "atari") halves the time; without it the
+    results for Atari's screens are the same.
 
     Args:
         env: Environment with screens [height, width, 3], or grey ones [height, width], uint8, as observations.
@@ -51,13 +51,13 @@ class WarpFrame(Wrapper):
         self.observation_space = box_class(space)(0, 255, self._shape, np.uint8)
 
     def observation(self, observation: Any) -> NDArray[np.uint8]:
-        """The small grey image of a screen."""
+        """Small grey image of a screen."""
         grey = to_grey(observation) if observation.ndim == 3 else observation
         return shrink(grey, self.height, self.width).reshape(self._shape)
 
 
 def stack_axis_of(channel_order: str) -> int:
-    """The axis of the channels.
+    """Axis of the channels.
 
     Raises:
         ValueError: If the order is neither "hwc" nor "chw".
@@ -77,7 +77,7 @@ def to_grey(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def shrink(image: NDArray[np.uint8], height: int, width: int) -> NDArray[np.uint8]:
-    """Mean of the area of `image` [h, w] that each pixel of the smaller one covers, rounded."""
+    """Smaller image, each pixel of which is the rounded mean of the area of `image` [h, w] that it covers."""
     if (cv2 := _opencv()) is not None:
         small: NDArray[np.uint8] = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
         return small
@@ -95,7 +95,7 @@ def _mean_rows(image: NDArray[np.float32], count: int) -> NDArray[np.float32]:
 
 @functools.cache
 def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Which of `size` rows each of `count` larger ones covers, [k, count], and the shares of it, [k, count, 1]."""
+    """Indices of the `size` rows within each of `count` larger rows, [k, count], and their weights [k, count, 1]."""
     scale = size / count
     start = np.arange(count) * scale
     rows = np.floor(start).astype(np.int64) + np.arange(int(np.ceil(scale)) + 1)[:, None]
@@ -107,7 +107,7 @@ def _areas(size: int, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32
 
 @functools.cache
 def _opencv() -> Any:
-    """The module, None if it is not installed."""
+    """The module `cv2`, None if it is not installed."""
     try:
         import cv2
     except ImportError:
@@ -116,12 +116,12 @@ def _opencv() -> Any:
 
 
 class LazyFrames:
-    """Frames that become one array only when it is asked for.
+    """Frames that are joined into one array only on access.
 
-    Consecutive stacks hold the same frames, so each is in memory once; replay buffers keep it so.
+    Consecutive stacks hold the same frames, so each frame is in memory once; replay buffers keep it that way.
 
     Args:
-        frames: Arrays of one shape and dtype, which nobody changes any more.
+        frames: Arrays of one shape and dtype, which must not change any more.
         stack_axis: Axis along which they are joined.
     """
 
@@ -138,12 +138,12 @@ class LazyFrames:
 
     @property
     def newest(self) -> NDArray[Any]:
-        """The last of the frames."""
+        """Last of the frames."""
         return self._frames[-1]
 
     @property
     def ndim(self) -> int:
-        """Number of its axes."""
+        """Number of axes of the array."""
         return self._frames[0].ndim
 
     @property
@@ -163,11 +163,11 @@ class LazyFrames:
 
 
 class FrameStack(Wrapper):
-    """Observe the last `k` frames, as `LazyFrames`; the first one of an episode counts `k` times.
+    """Observe the last `k` frames, as `LazyFrames`; the first frame of an episode is repeated `k` times.
 
     Args:
         env: Environment with images as observations.
-        k: How many frames.
+        k: Number of frames.
         channel_order: "hwc" to join them along the last of three axes, "chw" along the first.
 
     Raises:
@@ -188,19 +188,19 @@ class FrameStack(Wrapper):
         return super().reset(**kwargs)
 
     def observation(self, observation: Any) -> LazyFrames:
-        """The stack that ends with this frame."""
+        """Stack that ends with this frame."""
         return push_frame(self.frames, observation, self.stack_axis)
 
 
 def push_frame(frames: deque[NDArray[Any]], frame: Any, stack_axis: int) -> LazyFrames:
-    """Add a copy of a frame to the last ones, as often as needed if there are none; returns their stack."""
+    """Add a copy of a frame to the last ones and return their stack; an empty one is filled with the frame."""
     missing = (frames.maxlen or 1) - len(frames)
     frames.extend([np.array(frame)] * max(1, missing))
     return LazyFrames(list(frames), stack_axis)
 
 
 def stacked_space(space: Any, k: int, stack_axis: int) -> Any:
-    """The space of `k` observations joined along an axis.
+    """Space of `k` observations joined along an axis.
 
     Raises:
         ValueError: If it is no Box or has no such axis.
@@ -212,18 +212,18 @@ def stacked_space(space: Any, k: int, stack_axis: int) -> Any:
 
 
 class GymnasiumFrameStack(VectorWrapper):
-    """Observe the last `k` frames of each environment; an episode's first frame counts `k` times.
+    """Observe the last `k` frames of each environment; an episode's first frame is repeated `k` times.
 
-    An environment that resets itself begins a new stack: in the step after the end, or in the same one, whose
-    `info["final_obs"]` holds the last stacks of the episodes that have ended.
+    An environment that resets itself begins a new stack: in the step after the end, or in the same step, whose
+    `info["final_obs"]` holds the last stacks of the ended episodes.
 
     Args:
         env: Vector environment with images as observations.
-        k: How many frames.
+        k: Number of frames.
         stack_axis: Axis of an image along which they are joined.
 
     Raises:
-        ValueError: As `VectorFrameStack`.
+        ValueError: If the observation space is no Box with that axis, or `k` is less than 1.
     """
 
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
@@ -231,7 +231,7 @@ class GymnasiumFrameStack(VectorWrapper):
         check_counts(k=k)
         self.k = k
         self.single_observation_space = stacked_space(env.single_observation_space, k, stack_axis)
-        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # from the front
+        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # not negative
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._mode = AutoresetMode(env.metadata["autoreset_mode"])
         self._stacks: Any = None
@@ -239,7 +239,7 @@ class GymnasiumFrameStack(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes, in all environments or where `options["reset_mask"]`."""
-        mask = True if options is None else options.get("reset_mask", True)  # which the environment takes out
+        mask = True if options is None else options.get("reset_mask", True)  # read before the environment removes it
         begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs)
         obs, info = self.env.reset(seed=seed, options=options)
         stacks = self._first_stacks(obs)
@@ -263,11 +263,11 @@ class GymnasiumFrameStack(VectorWrapper):
         return stacks.copy(), reward, terminated, truncated, info
 
     def saved_state(self) -> dict[str, Any]:
-        """The stacks, and which episodes have ended."""
+        """Stacks, and flags of the ended episodes."""
         return {"stacks": to_json(self._stacks), "ended": self._ended.tolist()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         self._stacks, self._ended = from_json(state["stacks"]), np.array(state["ended"], np.bool_)
 
     def _first_stacks(self, obs: NDArray[Any]) -> NDArray[Any]:

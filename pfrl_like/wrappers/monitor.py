@@ -1,4 +1,4 @@
-"""`Monitor`: a record of every episode; `VideoRecorder`: frames of one as mp4 or GIF."""
+"""`Monitor`: a record of every episode; `VideoRecorder`: the frames of one episode as mp4 or GIF."""
 
 import csv
 import importlib
@@ -20,7 +20,7 @@ from pfrl_like.wrappers.wrapper import Wrapper
 
 
 def can_record(env: Any) -> bool:
-    """Whether the environment draws arrays of pixels."""
+    """True if the environment renders arrays of pixels."""
     mode = getattr(env, "render_mode", None)
     if mode is not None:
         return bool(mode == "rgb_array")
@@ -29,13 +29,13 @@ def can_record(env: Any) -> bool:
 
 
 class VideoRecorder:
-    """Collects what `env.render()` draws and writes it to a file.
+    """Collects the frames of `env.render()` and writes them to a file.
 
-    With the packages imageio and imageio-ffmpeg frames go to an mp4 file as they come; without
-    them they are kept, compressed, until `close` makes an animated GIF of them.
+    With the packages imageio and imageio-ffmpeg, frames are written to an mp4 file one by one. Without them they are
+    kept, compressed, until `close` makes an animated GIF of them.
 
     Args:
-        env: Environment that draws arrays [height, width, 3], uint8.
+        env: Environment that renders arrays [height, width, 3], uint8.
         path: Path of the file without its ending.
 
     Attributes:
@@ -52,7 +52,7 @@ class VideoRecorder:
         self.path = f"{path}.mp4" if self._writer is not None else f"{path}.gif"
 
     def capture(self) -> None:
-        """Add what the environment draws now."""
+        """Add the current frame of the environment."""
         frame = np.asarray(self._env.render(mode="rgb_array") if self._old_render else self._env.render())
         if self._writer is not None:
             self._writer.append_data(frame)
@@ -60,7 +60,7 @@ class VideoRecorder:
             self._frames.append(_compressed(frame))
 
     def close(self) -> None:
-        """Write the file; nothing if there are no frames."""
+        """Write the file, unless there are no frames."""
         if self._writer is not None:
             self._writer.close()
         elif self._frames:
@@ -99,8 +99,9 @@ _MADE_HERE = re.compile(r"monitor\..+\.(stats\.json|csv|mp4|gif)")
 class Monitor(Wrapper):
     """Record return, length and time of every episode in a directory, and videos of some episodes.
 
-    An episode counts when it ends, when it is reset before (as by an episode limit of the runner) or when the
-    environment is closed. Files, in which `<uid>` tells this environment from others in the same directory:
+    An episode counts when it ends, when it is reset before its end (for instance by an episode limit of the runner) or
+    when the environment is closed. Files, in which `<uid>` identifies this environment among others in the same
+    directory:
 
     - `monitor.<uid>.csv`: one line `r,l,t` for each episode (return, length in steps, seconds since the first reset),
       written at once.
@@ -110,18 +111,19 @@ class Monitor(Wrapper):
 
     Args:
         env: Environment to wrap. For videos it has to be made with `render_mode="rgb_array"`.
-        directory: Where the files go; made if it is not there.
-        video_callable: Of which episodes, counted from 0, a video is made: a function of the number, or False for none.
-            None stands for the cubes (0, 1, 8, 27, ...) below 1000 and every 1000th after, if videos can be made.
+        directory: Directory of the files; made if it is not there.
+        video_callable: Function of an episode's number, from 0 on, that is true if a video is made of the episode;
+            False for no videos. None stands for the cubes (0, 1, 8, 27, ...) below 1000 and every 1000th after, if
+            videos can be made.
         force: Whether files of earlier runs in the directory are removed.
-        resume: Whether they may stay beside the new ones.
+        resume: Whether files of earlier runs may stay beside the new ones.
         write_upon_reset: Whether the `.stats.json` file is written at every reset, too.
         uid: Replaces the default `<number>.<process id>` in the file names.
         mode: "training" or "evaluation", noted with each episode ("t" or "e"); None is "training".
 
     Raises:
-        ValueError: If there are files of earlier runs and neither `force` nor `resume` is given, if the mode is
-            another one, or if videos are asked for that cannot be made.
+        ValueError: If there are files of earlier runs and neither `force` nor `resume` is given, if the mode is another
+            one, or if videos are asked for that cannot be made.
     """
 
     def __init__(
@@ -170,7 +172,7 @@ class Monitor(Wrapper):
         return result
 
     def step(self, action: Any) -> Any:
-        """Act."""
+        """Act, and record the step."""
         result = self.env.step(action)
         self._length += 1
         self._total_steps += 1
@@ -182,7 +184,7 @@ class Monitor(Wrapper):
         return result
 
     def close(self) -> None:
-        """Write what is left and close the environment; a second call does nothing."""
+        """Write remaining data and close the environment; a second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -193,7 +195,7 @@ class Monitor(Wrapper):
             close()
 
     def get_total_steps(self) -> int:
-        """Number of steps in all episodes, with the running one."""
+        """Number of steps in all episodes, including the running one."""
         return self._total_steps
 
     def get_episode_rewards(self) -> list[float]:
@@ -205,7 +207,7 @@ class Monitor(Wrapper):
         return list(self._lengths)
 
     def saved_state(self) -> dict[str, Any]:
-        """The record so far, as it will be when the episode that runs has been cut off."""
+        """Record so far, as if the running episode were cut off now."""
         running = int(self._length > 0)
         return {
             "returns": self._returns + [self._return] * running, "lengths": self._lengths + [self._length] * running,
@@ -213,7 +215,7 @@ class Monitor(Wrapper):
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave; the episodes in it are in the files of the monitor that saw them."""
+        """Restore a state of `saved_state`; its episodes are in the files of the monitor that recorded them."""
         self._returns, self._lengths, self._times = (list(state[name]) for name in ("returns", "lengths", "times"))
         self._first_reset, self._total_steps = state["first"], int(state["steps"])
         self._return, self._length = 0.0, 0

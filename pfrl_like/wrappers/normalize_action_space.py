@@ -1,4 +1,4 @@
-"""Actions in [-1, 1] for an environment with other bounds."""
+"""Wrapper that rescales actions from [-1, 1] to the bounds of the environment."""
 
 from typing import Any
 
@@ -29,5 +29,5 @@ class NormalizeActionSpace(Wrapper):
         self._low, self._half_width = space.low, (space.high - space.low) / 2
 
     def action(self, action: Any) -> Any:
-        """The environment's own action for one in [-1, 1]; the argument is not changed."""
+        """Environment's own action for one in [-1, 1]; the argument is not changed."""
         return (action + 1) * self._half_width + self._low

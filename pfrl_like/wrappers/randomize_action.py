@@ -1,4 +1,4 @@
-"""A stochastic environment out of a deterministic one."""
+"""Wrapper that makes a deterministic environment stochastic."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ class RandomizeAction(Wrapper):
     """Replace a fraction of the actions by uniformly random ones.
 
     This makes the environment stochastic, as is common in evaluations on Atari games. To explore, use an explorer.
-    Draws come from the global NumPy stream until the wrapper is seeded, and from a stream of its own afterwards.
+    Draws come from the global NumPy stream until the wrapper is seeded, and from its own stream afterwards.
 
     Args:
         env: Environment with a Discrete action space.
@@ -47,15 +47,15 @@ class RandomizeAction(Wrapper):
         return super().reset(**kwargs)
 
     def saved_state(self) -> dict[str, Any]:
-        """The state of the wrapper's own stream, if it has one."""
+        """State of the wrapper's own stream, if it has one."""
         return {"rng": plain_state(get_rng_state(self._rng))}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         self._rng = legacy_rng(state["rng"])
 
     def seed(self, seed: int) -> Any:
-        """Seed this wrapper, and the environment if it has a method `seed`; returns what that returns."""
+        """Seed this wrapper, and the environment if it has a method `seed`; returns the result of that method."""
         self._rng = np.random.RandomState(seed)
         inner = getattr(self.env, "seed", None)
         return inner(seed) if callable(inner) else None

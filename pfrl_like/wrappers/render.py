@@ -1,4 +1,4 @@
-"""An environment that is drawn while it runs."""
+"""Wrapper that renders an environment while it runs."""
 
 from typing import Any
 
@@ -23,13 +23,13 @@ class Render(Wrapper):
         self._kwargs = kwargs
 
     def reset(self, **kwargs: Any) -> Any:
-        """Start an episode and draw it; keyword arguments go to the environment's `reset`."""
+        """Start an episode and render it; keyword arguments go to the environment's `reset`."""
         result = self.env.reset(**kwargs)
         self.env.render(**self._kwargs)
         return result
 
     def step(self, action: Any) -> Any:
-        """Act and draw."""
+        """Act and render."""
         result = self.env.step(action)
         self.env.render(**self._kwargs)
         return result

@@ -1,4 +1,4 @@
-"""Rewards times a constant."""
+"""Wrapper that multiplies rewards by a constant."""
 
 from typing import Any
 
@@ -23,6 +23,6 @@ class ScaleReward(Wrapper):
         self.original_reward: Any = None
 
     def reward(self, reward: Any) -> Any:
-        """The reward times the factor."""
+        """Reward times the factor."""
         self.original_reward = reward
         return self.scale * reward

@@ -1,4 +1,4 @@
-"""Stacks of frames over several environments at once, made in the process of the agent."""
+"""Wrappers of vector environments, and stacks of frames that are made in the process of the agent."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         env: The same object.
     """
 
-    _of_one = "Wrapper"  # what does the same for a single environment
+    _of_one = "Wrapper"  # the class with the same function for a single environment
 
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
@@ -42,7 +42,7 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
         return self.env.reset(mask)
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; four values or five, as the environments give."""
+        """Act in every environment; returns four or five values, like the environments."""
         return self.env.step(action)
 
     def seed(self, seeds: Any = None) -> Any:
@@ -62,13 +62,13 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
 class VectorFrameStack(VectorEnvWrapper):
     """Observe the last `k` frames of each environment, as `FrameStack` does for one.
 
-    Stacks made inside the worker processes of a `MultiprocessVectorEnv` would arrive as arrays, k times as large; here
-    only the newest frames cross over, and `LazyFrames` share them. Around a `gymnasium.vector.VectorEnv`, in any
-    autoreset mode, the result is one, too, and observes arrays [num_envs, ...].
+    Stacks made inside the worker processes of a `MultiprocessVectorEnv` would arrive as arrays, k times as large. Here
+    only the newest frames are transferred, and `LazyFrames` share them. Around a `gymnasium.vector.VectorEnv`, in any
+    autoreset mode, the result is also a `gymnasium.vector.VectorEnv`, and observes arrays [num_envs, ...].
 
     Args:
         env: Vector environment with images as observations.
-        k: How many frames.
+        k: Number of frames.
         stack_axis: Axis of an image along which they are joined.
 
     Raises:
@@ -93,7 +93,7 @@ class VectorFrameStack(VectorEnvWrapper):
         self.observation_space = stacked_space(env.observation_space, k, stack_axis)
 
     def __getnewargs__(self) -> tuple[Any, ...]:
-        return self.env, self.k, self.stack_axis  # what `__new__` asks for when a copy is made
+        return self.env, self.k, self.stack_axis  # arguments of `__new__` for copies
 
     def reset(self, mask: Any = None) -> Any:
         """Start new episodes where `mask` is not True."""
@@ -110,11 +110,11 @@ class VectorFrameStack(VectorEnvWrapper):
         return (stacks, result[1]) if has_infos else stacks
 
     def saved_state(self) -> dict[str, Any]:
-        """The frames."""
+        """Last frames of each environment."""
         return {"frames": to_json([list(frames) for frames in self.frames])}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore a state returned by `saved_state`."""
         for frames, told in zip(self.frames, from_json(state["frames"]), strict=True):
             frames.clear()
             frames.extend(told)
@@ -125,7 +125,7 @@ class VectorFrameStack(VectorEnvWrapper):
         return [LazyFrames(list(frames), self.stack_axis) for frames in self.frames]
 
     def step(self, action: Any) -> Any:
-        """Act in every environment; four values or five, as the environments give."""
+        """Act in every environment; returns four or five values, like the environments."""
         obs, *rest = self.env.step(action)
         stacks = [push_frame(frames, frame, self.stack_axis) for frames, frame in zip(self.frames, obs, strict=True)]
         return (stacks, *rest)

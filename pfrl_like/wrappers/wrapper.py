@@ -1,4 +1,4 @@
-"""`Wrapper`: changes some of what passes through and nothing of its form."""
+"""`Wrapper`: base of the wrappers, which change values but not the form of the environment's results."""
 
 import functools
 import inspect
@@ -15,8 +15,8 @@ from pfrl_like.utils.env_values import Forwarding
 class Wrapper(Forwarding):
     """Base of the wrappers: override `observation`, `reward` or `action`, or `reset` and `step` themselves.
 
-    `step` gives four or five values and `reset` an observation or a pair, as the environment inside does. Around a
-    gymnasium environment an instance is a `gymnasium.Wrapper`, too. Other public attributes are those of the
+    `step` returns four or five values and `reset` an observation or a pair, like the wrapped environment. Around a
+    gymnasium environment an instance is also a `gymnasium.Wrapper`. Other public attributes are those of the
     environment.
 
     Args:
@@ -50,10 +50,10 @@ class Wrapper(Forwarding):
         return self.observation(obs) if info is None else (self.observation(obs), info)
 
     def step(self, action: Any) -> Any:
-        """Act; four values or five, as the environment gives.
+        """Act; returns four or five values, like the environment.
 
         Raises:
-            EnvError: If the environment gives another number.
+            EnvError: If the environment returns another number of values.
         """
         result = self.env.step(self.action(action))
         if len(result) not in (4, 5):
@@ -62,15 +62,15 @@ class Wrapper(Forwarding):
         return (self.observation(obs), self.reward(reward), *rest)
 
     def observation(self, observation: Any) -> Any:
-        """What the outside sees of an observation."""
+        """Observation that the caller gets for an observation of the environment."""
         return observation
 
     def reward(self, reward: Any) -> Any:
-        """What the outside sees of a reward."""
+        """Reward that the caller gets for a reward of the environment."""
         return reward
 
     def action(self, action: Any) -> Any:
-        """What the environment gets of an action."""
+        """Action that the environment gets for an action of the caller."""
         return action
 
     @property
@@ -80,27 +80,27 @@ class Wrapper(Forwarding):
 
 
 def has_ended(result: Any) -> bool:
-    """Whether a step's result, of four values or five, ends the episode: by a flag or by `info["needs_reset"]`."""
+    """True if a step's result, of four values or five, ends the episode: by a flag or by `info["needs_reset"]`."""
     return any(result[2:-1]) or bool(result[-1].get("needs_reset", False))
 
 
 def reset_result(step: Any) -> Any:
-    """A step's result as if its observation were the first of an episode, in the form of the environment's `reset`."""
+    """Observation of a step in the form of the environment's `reset`, as the first one of an episode."""
     return (step[0], step[-1]) if len(step) == 5 else step[0]
 
 
 def random_stream(env: Any) -> Any:
-    """The environment's own random stream `np_random`; the global NumPy stream if it has none."""
+    """Environment's own random stream `np_random`; the global NumPy stream if it has none."""
     return getattr(getattr(env, "unwrapped", env), "np_random", None) or np.random
 
 
 def _new(cls: Any) -> Any:
-    """An object of the same class as a `gymnasium.Wrapper`, before its `__init__`."""
+    """New object of the same class as a `gymnasium.Wrapper`, before its `__init__`."""
     return object.__new__(_gymnasium_class(cls))
 
 
 def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
-    """Let `env.spec` remember how the wrapper was made, so that `gymnasium.make(env.spec)` makes it again."""
+    """Store the wrapper's arguments for `env.spec`, so that `gymnasium.make(env.spec)` makes it again."""
     saved = dict(call.arguments)
     for name, parameter in call.signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -111,7 +111,7 @@ def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
 
 @functools.cache
 def _gymnasium_class(cls: Any) -> Any:
-    def reduce(self: Wrapper) -> Any:  # the class has no name by which pickle could find it
+    def reduce(self: Wrapper) -> Any:  # pickle cannot find the class by its name
         return _new, (cls,), self.__dict__
 
     attributes = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}

@@ -22,15 +22,15 @@ def table_from_frame(
     optional: Mapping[str, str | None],
     reward_convention: str | None,
 ) -> tuple[Table, bool]:
-    """The table of a frame, and whether its actions are discrete.
+    """Table of a frame, and whether its actions are discrete.
 
-    The arguments are those of `from_dataframe`; `optional` has those that name one column which need not be there:
+    The arguments are those of `from_dataframe`. `optional` maps the optional arguments to their column names:
     `terminal`, `timeout`, `episode` and `log_prob`.
 
     Raises:
-        ValueError: If the data cannot be right, a value is missing or no number, or no column is named.
+        ValueError: If the data are invalid, a value is missing or no number, or no column is named.
         KeyError: If the frame lacks a column.
-        TypeError: If it is no frame, or something else is given where a list is expected.
+        TypeError: If `frame` is no frame, or an argument that has to be a list is none.
     """
     lists = {"observations": observations, "actions": [actions] if isinstance(actions, str) else actions}
     lists |= {} if next_observations is None else {"next_observations": next_observations}
@@ -62,11 +62,11 @@ def table_from_frame(
 
 
 def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
-    """A frame of a table, which says its conventions in `attrs`; as of `to_dataframe`.
+    """Frame of a table, as documented in `to_dataframe`; its `attrs` hold the reward conventions.
 
     Raises:
         MissingDependencyError: If pandas is not installed.
-        ValueError: If observations are no vectors, on another convention, or one in which nothing is left.
+        ValueError: If observations are no vectors, on another convention, or if no rows remain in it.
     """
     try:
         import pandas
@@ -88,7 +88,7 @@ def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
 
 
 def _check_columns(frame: Any, **named: Sequence[str]) -> None:
-    """Refuse what is no frame, columns that it lacks, and values that these lack."""
+    """Refuse an object that is no frame, a missing column and a missing value."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
         raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
     for argument, names in named.items():
@@ -106,7 +106,7 @@ def _check_columns(frame: Any, **named: Sequence[str]) -> None:
 
 
 def _numbers(frame: Any, argument: str, column: str) -> NDArray[Any]:
-    """The numbers in a column."""
+    """Numbers in a column."""
     values = frame[column].to_numpy()
     numbers = as_array(values.tolist() if values.dtype == object else values)
     if numbers is None or numbers.ndim != 1:
@@ -116,12 +116,12 @@ def _numbers(frame: Any, argument: str, column: str) -> NDArray[Any]:
 
 
 def _vectors(frame: Any, argument: str, columns: Sequence[str]) -> NDArray[Any]:
-    """The numbers in some columns, side by side."""
+    """Numbers in some columns, side by side."""
     return np.stack([_numbers(frame, argument, column) for column in columns], axis=1)
 
 
 def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
-    """The flags in a column; without one none is set."""
+    """Flags in a column; without a column no flag is set."""
     n = len(frame)
     if column is None:
         return np.zeros(n, np.bool_)
@@ -129,7 +129,7 @@ def _flags(frame: Any, argument: str, column: str | None) -> NDArray[np.bool_]:
 
 
 def _indices(frame: Any, column: str) -> NDArray[Any]:
-    """The discrete actions in a column."""
+    """Discrete actions in a column."""
     try:
         return actions_of(_numbers(frame, "actions", column), len(frame), True)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Datasets as HDF5 files: our own, those of d3rlpy 0.x, 1.x and 2.x, and files of D4RL's form."""
+"""Datasets as HDF5 files: the library's own, those of d3rlpy 0.x, 1.x and 2.x, and files in D4RL's form."""
 
 import contextlib
 import io
@@ -15,10 +15,10 @@ from pfrl_like.errors import MissingDependencyError
 from pfrl_like.storage import atomic_path, open_regular
 from pfrl_like.storage.atomic import refused
 
-#: And a number: a part of a tuple, as Minari calls it.
+#: Followed by a number: Minari's name for a part of a tuple.
 INDEX = "_index_"
 _MOST_LEVELS = 32
-_COST = 1 << 14  # what anything counts for, however small: more than its share of a file that has it once
+_COST = 1 << 14  # bytes added for every member, more than it takes in a file
 _FILTERS = {1, 2, 3, 4, 5, 6, 32000}  # H5Z_FILTER_DEFLATE to _SCALEOFFSET, and h5py's LZF
 
 
@@ -36,12 +36,12 @@ def h5py_module() -> Any:
 
 
 class Members:
-    """A group of a file; what is wrong with a member is a `ValueError` or one of h5py's errors.
+    """Group of a file; errors in a member are raised as `ValueError` or as one of h5py's errors.
 
     Args:
         group: The group.
-        budget: What its members may take, together with those of other groups of the file.
-        level: How many groups it lies in.
+        budget: Memory limit that its members share with those of other groups of the file.
+        level: Number of groups that contain it.
     """
 
     def __init__(self, group: Any, budget: Budget, level: int = 0) -> None:
@@ -64,10 +64,10 @@ class Members:
         return len(self.group)
 
     def node(self, name: str) -> Any:
-        """The dataset or group of a name.
+        """Dataset or group of a name.
 
         Raises:
-            ValueError: If there is none, or it lies elsewhere.
+            ValueError: If there is none, or if it is in another file.
         """
         if name not in self:
             raise ValueError(f"it lacks {name!r}")
@@ -76,14 +76,14 @@ class Members:
         return self.group[name]
 
     def within(self, name: str) -> "Members":
-        """The members of a group."""
+        """Members of a group."""
         return Members(self.node(name), self.budget, self.level + 1)
 
     def read(self, name: str) -> Any:
-        """The array of this name, or the dict or tuple of arrays that a group is.
+        """Array of this name, or the dict or tuple of arrays that a group stores.
 
         Raises:
-            ValueError: If it lies in another file, is larger than the file explains, or holds no numbers.
+            ValueError: If it is in another file, is larger than the size of the file allows, or holds no numbers.
         """
         node = self.node(name)
         if not hasattr(node, "keys"):
@@ -94,10 +94,10 @@ class Members:
         return tuple(parts[key] for key in numbered) if set(parts) == set(numbered) else parts
 
     def numbers(self, node: Any) -> Any:
-        """A dataset, once it is known to be numbers that can be read.
+        """Return the dataset after checking that it holds readable numbers.
 
         Raises:
-            ValueError: As `read`.
+            ValueError: If it is in another file, is larger than the size of the file allows, or holds no numbers.
         """
         self.stored_here(node)
         if node.dtype.kind not in "biuf":
@@ -106,10 +106,10 @@ class Members:
         return node
 
     def stored_here(self, node: Any) -> None:
-        """Refuse a dataset whose values lie in other files, or need more than this file, or a plugin, to be unpacked.
+        """Refuse a dataset that is no array, has its values in other files, has too large chunks or needs a plugin.
 
         Raises:
-            ValueError: If they do.
+            ValueError: If it is such a dataset.
         """
         if getattr(node, "shape", None) is None:
             raise ValueError(f"{node.name} is no array")
@@ -125,7 +125,7 @@ class Members:
 
 @contextlib.contextmanager
 def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
-    """An open file of h5py, which takes the place of `path` at the end.
+    """Open a new h5py file, which replaces `path` when it is closed.
 
     Args:
         path: The file.
@@ -144,9 +144,9 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
 
 
 class _Output(io.FileIO):
-    """A file that takes everything, and keeps the first error: one that HDF5 is told crashes the process as it ends.
+    """File that never fails and keeps the first error, since an error reported to HDF5 crashes the process at exit.
 
-    After an error nothing is written any more, and zeros are read.
+    After an error writes are ignored, and reads return zeros.
     """
 
     error: OSError | None = None
@@ -156,7 +156,7 @@ class _Output(io.FileIO):
         count = len(rest)
         try:
             while rest and self.error is None:
-                rest = rest[super().write(rest) :]  # near its limit a disk takes a part
+                rest = rest[super().write(rest) :]  # a nearly full disk may write only a part
         except OSError as error:
             self.error = error
         return count
@@ -181,7 +181,7 @@ _MOST_EPISODES = 1 << 24
 
 
 def write_hdf5(path: str, flat: Flat) -> None:
-    """Write arrays, atomically; other tools find them under their names.
+    """Write arrays atomically, under their names, so that other tools find them.
 
     Raises:
         CheckpointError: If they cannot be written; an old file of this name is still in place.
@@ -192,7 +192,7 @@ def write_hdf5(path: str, flat: Flat) -> None:
         for name, number in flat.numbers().items():
             file[name] = number
         if flat.convention == SAME_ROW:
-            file["version"] = "1.0"  # by which d3rlpy knows this convention
+            file["version"] = "1.0"  # marks this convention for d3rlpy
         file.attrs["format"] = FORMAT
         file.attrs.update(flat.conventions())
 
@@ -209,17 +209,16 @@ def write_nested(parent: Any, name: str, values: Any) -> None:
 
 
 def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None = None) -> Flat:
-    """What an HDF5 file holds.
+    """Content of an HDF5 file.
 
     Args:
         path: The file.
-        memory_map: Leave observations in the file, and read them when they are asked for; this needs a file without
-            compression or chunks, and one that nobody changes. None does it where they take more than 1 GiB and the
-            file allows it.
-        max_bytes: The most that its arrays may take, as of `Budget`.
+        memory_map: Leave observations in the file and read them on access. This needs a file without compression or
+            chunks, which nobody changes. None does it where they take more than 1 GiB and the file allows it.
+        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
 
     Raises:
-        CheckpointError: If it is damaged or cut off, refers to other files, or holds something else than numbers.
+        CheckpointError: If it is damaged or truncated, refers to other files, or holds something else than numbers.
         MissingDependencyError: If h5py is not installed.
     """
     with opened(path, max_bytes) as file:
@@ -230,14 +229,14 @@ def read_hdf5(path: str, memory_map: bool | None = None, max_bytes: int | None =
             arrays["observations"] = _observations(file, path, memory_map)
         told = [file.group.attrs.get(name) for name in CONVENTIONS]
         convention, shown = (None if value is None else str(value) for value in told)
-        if convention is None and "version" in file:  # d3rlpy wrote a version from that convention on
+        if convention is None and "version" in file:  # d3rlpy writes a version since it uses that convention
             convention = SAME_ROW
         return flat_from(arrays, convention, shown)
 
 
 @contextlib.contextmanager
 def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
-    """The members of an HDF5 file, with whatever goes wrong as a `CheckpointError`."""
+    """Open an HDF5 file and yield its members; all errors become a `CheckpointError`."""
     h5py = h5py_module()
     with open_regular(path) as plain:
         budget = Budget(os.fstat(plain.fileno()).st_size, max_bytes)
@@ -247,7 +246,7 @@ def opened(path: str, max_bytes: int | None = None) -> Iterator[Members]:
 
 def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
     node = file.node("observations")
-    offset = None  # where in the file the values lie, if it is in one piece
+    offset = None  # position of the values in the file, if they are contiguous
     if not hasattr(node, "keys") and (node.nbytes > _MAPPED_FROM if memory_map is None else memory_map):
         whole = not node.chunks and node.id.get_storage_size() == node.nbytes
         offset = node.id.get_offset() if whole else None
@@ -259,7 +258,7 @@ def _observations(file: Members, path: str, memory_map: bool | None) -> Any:
 
 
 def _read_episodes(file: Members) -> Flat:
-    """The form of d3rlpy 2.x, which has arrays of their own for each episode."""
+    """Content of a file of d3rlpy 2.x, which stores separate arrays for each episode."""
     count = int(file.read("num_episodes"))
     if not 0 < count <= min(_MOST_EPISODES, len(file)):
         raise ValueError(f"it announces {count} episodes")
@@ -283,7 +282,7 @@ def _parts_of(file: Members, name: str) -> Any:
 
 
 def concatenated(parts: list[Any]) -> Any:
-    """Arrays, or dicts or tuples of them, one after the other."""
+    """Concatenate arrays, or dicts or tuples of arrays."""
     first = parts[0]
     if isinstance(first, Mapping):
         return {key: concatenated([part[key] for part in parts]) for key in first}
@@ -293,6 +292,6 @@ def concatenated(parts: list[Any]) -> Any:
 
 
 def is_hdf5(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as HDF5 files do."""
+    """True if a file begins like an HDF5 file."""
     with open_regular(os.fspath(path)) as file:
         return file.read(len(MAGIC)) == MAGIC

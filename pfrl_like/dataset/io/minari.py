@@ -21,16 +21,16 @@ from pfrl_like.dataset.table import Table
 from pfrl_like.errors import CheckpointError
 from pfrl_like.storage import atomic_write, dump_json, make_directory, read_json
 
-_LOG_PROB = "log_prob"  # an info; as all of them it has a row for the reset, before those of the steps
+_LOG_PROB = "log_prob"  # an info; like every info it has a row for the reset, before those of the steps
 _DATA, _META = "main_data.hdf5", "metadata.json"
-#: Bytes of metadata; bounds of spaces of images are written out.
+#: Limit on the bytes of metadata, which hold all bounds of image spaces.
 LARGEST_META = 1 << 26
 _EPISODE = re.compile(r"episode_(\d+)")
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)*-v\d+")
 
 
 def check_minari_id(**named: str) -> None:
-    """Refuse what is no id of a dataset; a folder elsewhere is none.
+    """Refuse a text that is no dataset id, for instance the path of a folder elsewhere.
 
     Raises:
         ValueError: Naming the argument.
@@ -41,11 +41,11 @@ def check_minari_id(**named: str) -> None:
 
 
 def read_minari(directory: Path, max_bytes: int | None = None) -> tuple[Table, bool, int]:
-    """The table of a dataset, whether its actions are discrete, and how many there are at least.
+    """Table of a dataset, whether its actions are discrete, and their least number.
 
     Args:
         directory: Its folder.
-        max_bytes: The most that its arrays may take, as of `Budget`.
+        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
 
     Raises:
         CheckpointError: If there is none in this directory, or it is damaged.
@@ -100,7 +100,7 @@ def _table(episodes: list[dict[str, Any]]) -> tuple[Table, bool]:
 
 
 def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Shape of the images that observations are, which Minari compresses unless it was told not to."""
+    """Shape of image observations, which Minari compresses by default."""
     space = _space_of(meta, "observation_space")
     shape: Any = space.get("shape")
     known = isinstance(shape, list) and len(shape) == 3 and all(type(size) is int for size in shape)
@@ -109,14 +109,14 @@ def _image_shape(meta: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _n_actions(meta: Mapping[str, Any]) -> int:
-    """How many discrete actions the space has; 0 if that is not known, or not of numbers from 0 on."""
+    """Number of discrete actions of the space; 0 if it is unknown, or if actions are no numbers from 0 on."""
     space = _space_of(meta, "action_space")
     n = space.get("n") if space.get("type") == "Discrete" and space.get("start", 0) == 0 else 0
     return n if type(n) is int and 0 < n <= MOST_ACTIONS else 0
 
 
 def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """What is written of a space; nothing if that is no description of one."""
+    """Description of a space in the metadata; empty if it is none."""
     try:
         space = json.loads(meta.get(name, "{}"))
     except (ValueError, TypeError, RecursionError):
@@ -125,7 +125,7 @@ def _space_of(meta: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.uint8]:
-    """Images that are stored as JPEG files, a row of bytes each."""
+    """Images that are stored as JPEG files, one row of bytes each."""
     episode.stored_here(node)
     bytes_each = h5py_module().check_vlen_dtype(node.dtype) == np.uint8
     if not (bytes_each or (node.dtype == np.uint8 and node.ndim == 2)):
@@ -141,10 +141,10 @@ def _decoded(node: Any, shape: tuple[int, ...], episode: Members) -> NDArray[np.
 
 
 def write_minari(table: Table, n_actions: int | None, directory: Path, dataset_id: str, env_spec: str | None) -> None:
-    """Write a dataset; it is there once `metadata.json` is.
+    """Write a dataset; `metadata.json` is written last and makes it complete.
 
     Raises:
-        ValueError: If `dataset_id` is none, or there is no transition.
+        ValueError: If `dataset_id` is invalid, or there is no transition.
         CheckpointError: If there is such a dataset already, or it cannot be written.
     """
     check_minari_id(dataset_id=dataset_id)
@@ -202,7 +202,7 @@ def _nested_space(field: Field, structure: Any) -> dict[str, Any]:
 
 
 def _box(shape: tuple[int, ...], dtype: np.dtype[Any]) -> dict[str, Any]:
-    """A space that everything of this shape and dtype lies in."""
+    """Description of a Box space that contains every array of this shape and dtype."""
     low, high = (-np.inf, np.inf) if dtype.kind == "f" else (0, 1)
     if dtype.kind in "iu":
         low, high = np.iinfo(dtype).min, np.iinfo(dtype).max

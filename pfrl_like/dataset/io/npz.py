@@ -29,14 +29,14 @@ def write_npz(path: str, flat: Flat) -> None:
 
 
 def read_npz(path: str, max_bytes: int | None = None) -> Flat:
-    """What a `.npz` file holds; nothing is unpickled, and no more memory is taken than its size explains.
+    """Content of a `.npz` file; nothing is unpickled, and the size of the file limits the memory.
 
     Args:
         path: The file.
-        max_bytes: The most that its arrays may take, as of `Budget`.
+        max_bytes: Limit on the memory of its arrays; None is `RATIO` times the size of the file, and at least `FLOOR`.
 
     Raises:
-        CheckpointError: If it is damaged, holds objects, or more than it may.
+        CheckpointError: If it is damaged, holds objects, or exceeds the limit.
     """
     with open_regular(path) as file, refused(path, "is neither HDF5 nor an archive of arrays (.npz)"):
         with zipfile.ZipFile(file) as archive:
@@ -62,14 +62,14 @@ def _arrays(archive: zipfile.ZipFile, budget: Budget) -> dict[str, NDArray[Any]]
 
 
 def size_of_npy(start: BinaryIO, kinds: str) -> int:
-    """Bytes of a whole `.npy` file.
+    """Total bytes of a `.npy` file.
 
     Args:
-        start: Its beginning.
-        kinds: Kinds of dtypes that it may hold.
+        start: Its first bytes.
+        kinds: Allowed kinds of dtypes.
 
     Raises:
-        ValueError: If it is none, or holds something else.
+        ValueError: If it is no such file, or holds another kind.
     """
     version = np.lib.format.read_magic(start)
     readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
