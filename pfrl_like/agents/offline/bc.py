@@ -88,10 +88,10 @@ class BC(OffPolicyActorCritic):
         replay_start_size: No update while the buffer holds fewer items.
         minibatch_size: Transitions (recurrent: sequences) per update.
         update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         n_times_update: Updates at each updating step.
         max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Told of updates that were refused.
+        logger: Logger of refused updates.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         act_deterministically: In evaluation take the mode of the policy, not a sample.
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.

@@ -133,10 +133,10 @@ class BCQ(OffPolicyActorCritic):
         replay_start_size: No update while the buffer holds fewer items.
         minibatch_size: Transitions (recurrent: sequences) per update.
         update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         soft_update_tau: How far the targets move after each update, in (0, 1].
         max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Told of updates that were refused.
+        logger: Logger of refused updates.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
             policy. In actors of other processes until they get the first parameters thereafter. Where actions are

@@ -60,13 +60,13 @@ class FittedQEvaluation(OffPolicyActorCritic):
         minibatch_size: Transitions (recurrent: sequences) per update.
         update_interval: Steps between updates.
         target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; stored are raw observations. The
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
             policy gets the same features.
         target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
         soft_update_tau: How far a soft update moves, in (0, 1].
         n_times_update: Updates at each updating step.
         max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Told of updates that were refused.
+        logger: Logger of refused updates.
         batch_states: Makes a batch of a list of observations, called as (states, device, phi).
         act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
             False, of its samples.
