@@ -95,8 +95,8 @@ def continuation(
     Args:
         store: The store.
         last: The steps.
-        horizon: Number of steps after each of them, at most to the end of its episode; steps that follow several of
-            them are contained once.
+        horizon: Number of steps after each of them, at most to the end of its episode. Steps found for one of them
+            also continue the others, which may then have more than `horizon` steps.
         gamma: Discount factor per step.
         device: Device of the tensors.
         observed: Function that gives the observations of steps as tensors, or with `following=True` those after them;

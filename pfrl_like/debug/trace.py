@@ -64,7 +64,8 @@ class Trace:
             _, self._last = _known_at(order.outdir, step_offset)
         self._records = bytearray()
         self._pending: list[tuple[int, Any, int]] = []  # steps without a record yet
-        # A loop over many steps uses the cache better. Vector environments may reuse their arrays, so these do not wait.
+        # A loop over many steps uses the cache better. Vector environments may reuse their arrays: their steps are
+        # digested at once.
         self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
         size, self._written_at = _lines_up_to(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)

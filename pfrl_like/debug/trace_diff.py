@@ -156,7 +156,7 @@ def record_of(outdir: str) -> dict[str, Any]:
 
 
 def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:
-    """Yield lines of text: fields of the records that differ, and settings that may cause differences without differing.
+    """Yield lines of text about fields of the records that differ, and settings that may cause different numbers.
 
     Args:
         outdirs: The run directories.

@@ -22,7 +22,8 @@ _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtime
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
 _EVERY = 256
-#: Bound on the decompressed bytes of a text: at least `_FLOOR`, or `_RATIO` for each of its own characters.
+#: Bound on the decompressed bytes of a text: `_FLOOR`, or `_RATIO` for each of its own characters if that is more; like
+#: the bound for a file (`dataset.flat.Budget`).
 _FLOOR, _RATIO = 1 << 26, 128
 _CALL = 8  # characters of the shortest text of a call
 

@@ -8,7 +8,8 @@
 
 A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
 that `meta.json` does not name are removed. The user of this class has to keep two rules: a row of values is written
-before the record that refers to it, and it is overwritten only after `sync` of a state that no longer refers to it.
+before the record that refers to it, and it is not overwritten before, after a `sync`, the state on the disk no longer
+refers to it.
 """
 
 import contextlib
