@@ -1,4 +1,4 @@
-"""The interface of replay buffers: what an agent may ask of one. Below it, PFRL's helpers for lists of transitions."""
+"""The interface of replay buffers for agents, and PFRL's helpers for lists of transitions."""
 
 import os
 import secrets
@@ -26,7 +26,7 @@ from pfrl_like.utils.recurrent import flatten_sequences_time_first
 
 BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
 
-#: PFRL's methods, and those in their place that agents call.
+#: PFRL's methods, and the batched ones that agents call instead.
 _BATCHED = {
     "append": "append_batch",
     "sample": "sample_batch",
@@ -38,23 +38,23 @@ _BATCHED = {
 class AbstractReplayBuffer(ABC):
     """Experience that an agent stores step by step and samples from.
 
-    `append`, `sample`, `save`, `load`, `stop_current_episode` have PFRL's form; `append_batch` and `sample_batch`
-    do the same for whole columns and are what the agents call. A class that defines `append` alone, or has it from a
-    mix-in, gets the `append_batch` of this class, which calls it, so that its own counts everywhere; so with `sample`
-    and `sample_batch`, `sample_episodes` and `sample_sequences`, `update_errors` (which makes a buffer a prioritised
-    one) and `update_priorities`.
+    `append`, `sample`, `save`, `load`, `stop_current_episode` have PFRL's form. `append_batch` and `sample_batch` do
+    the same for whole columns; the agents call these. A class that defines only `append`, or inherits it from a mix-in,
+    gets the `append_batch` of this class, which calls `append`, so that the class's own method is always used. The same
+    holds for `sample` and `sample_batch`, `sample_episodes` and `sample_sequences`, and `update_errors` (which makes a
+    buffer a prioritised one) and `update_priorities`.
     """
 
-    #: Whether sampled batches carry importance weights and wait for `update_priorities`.
+    #: True if sampled batches have importance weights and wait for `update_priorities`.
     prioritized: bool = False
 
-    #: Whether `sample_batch` takes `continuation`, the number of steps after an item to tell of (`Batch.continuation`).
+    #: True if `sample_batch` takes `continuation`, the number of steps after an item in `Batch.continuation`.
     tells_future: bool = False
 
-    #: Whether `sample_batch` takes `n_frames`, the number of images to stack.
+    #: True if `sample_batch` takes `n_frames`, the number of images to stack.
     stacks_frames: bool = False
 
-    #: The `append_batch` that stores, where a class's own `append` may end up.
+    #: The `append_batch` that stores; a class's own `append` may call it.
     _append_batch: Callable[..., None]
 
     def __init_subclass__(cls) -> None:
@@ -96,9 +96,9 @@ class AbstractReplayBuffer(ABC):
             reward: Reward of a_t.
             next_state: Observation s_{t+1}; may be None after a terminal step.
             next_action: Action a_{t+1}, if known.
-            is_state_terminal: Whether s_{t+1} is terminal, so that nothing may be bootstrapped from it.
-            env_id: Which environment the step comes from; any hashable object.
-            **kwargs: Further columns; every later step has to bring the same ones.
+            is_state_terminal: True if s_{t+1} is terminal; its value is then not bootstrapped.
+            env_id: Environment of the step; any hashable object.
+            **kwargs: Further columns; every later step has to have the same ones.
         """
 
     def append_batch(
@@ -115,13 +115,14 @@ class AbstractReplayBuffer(ABC):
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
         Args:
-            obs: Observations, a sequence or stacked array of length k (nested: of each leaf's own stack or a list).
+            obs: Observations, a sequence or stacked array of length k; nested ones as a list of nests or a nest of
+                stacks.
             action: Actions, length k.
             reward: Rewards, length k.
             next_obs: Observations after the step (at an episode's end: its true last observation), length k.
-            terminated: Whether next_obs is terminal, length k.
-            truncated: Whether the episode was cut off there, length k.
-            env_ids: Which environments; None is range(k).
+            terminated: True where `next_obs` is terminal, length k.
+            truncated: True where the episode was truncated after the step, length k.
+            env_ids: The environments, k hashable objects; None is range(k).
             **extra: Further columns, each of length k.
         """
         for i, env_id in enumerate(range(len(reward)) if env_ids is None else env_ids):
@@ -133,14 +134,14 @@ class AbstractReplayBuffer(ABC):
 
     @abstractmethod
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        """End the running episode of `env_id`; its next step starts a new one."""
 
     @abstractmethod
     def sample(self, num_experiences: int) -> Any:
         """Draw distinct items, each a list of one to n transition dicts.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds.
+            ValueError: If `num_experiences` is larger than the buffer.
         """
 
     def sample_batch(
@@ -151,8 +152,8 @@ class AbstractReplayBuffer(ABC):
         Args:
             n: Number of distinct items.
             gamma: Discount factor per step, used for n-step sums and for `Batch.discount`.
-            device: Where the tensors go.
-            next_actions: Whether `Batch.next_action` is needed; here it is what `sample` gives.
+            device: Device of the tensors.
+            next_actions: True if `Batch.next_action` is needed; here it is filled if the items of `sample` have it.
 
         Raises:
             ValueError: If `n` is larger than the buffer.
@@ -166,21 +167,21 @@ class AbstractReplayBuffer(ABC):
 
     @abstractmethod
     def load(self, filename: str) -> None:
-        """Replace the content by that of a file.
+        """Replace the content with that of a file.
 
         Raises:
             CheckpointError: If the file is damaged or is not a saved buffer; the old content stays.
         """
 
     def save_increment(self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Write what is new since another save into a folder that many saves share; here everything, by `save`.
+        """Save into a folder that many saves share, writing only the changes since another save; here everything.
 
         Args:
-            folder: Where the files of all saves are; made if it does not exist.
-            last: What this method returned for that save.
+            folder: Folder of the files of all saves; made if it does not exist.
+            last: The reference that this method returned for the other save; None for none.
 
         Returns:
-            A reference for `load_increment`, in JSON.
+            A reference for `load_increment`, as JSON.
         """
         os.makedirs(folder, exist_ok=True)
         name = f"table-{secrets.token_hex(8)}.bin"
@@ -190,7 +191,7 @@ class AbstractReplayBuffer(ABC):
         return {"kind": type(self).__name__, "segments": [], "table": table, "rng": None}
 
     def load_increment(self, folder: str | os.PathLike[str], reference: Mapping[str, Any]) -> None:
-        """Replace the content by that of a save.
+        """Replace the content with that of a save.
 
         Raises:
             CheckpointError: If a file is missing or damaged, or does not fit; the old content stays.
@@ -206,11 +207,11 @@ class AbstractReplayBuffer(ABC):
         self.load(path)
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Write back the errors of sampled items; items overwritten meanwhile are skipped.
+        """Update the priorities of sampled items from their errors; items removed since the draw are skipped.
 
         Args:
-            index: `Batch.index` of the batch that was learnt from.
-            td_error: The errors, tensor or array of the same length.
+            index: `Batch.index` of the batch from which the errors were computed, shape [n].
+            td_error: The errors, a tensor or array, shape [n]; their absolute values are used.
 
         Raises:
             TypeError: If this buffer keeps no priorities.
@@ -218,7 +219,7 @@ class AbstractReplayBuffer(ABC):
         update_errors: Any = getattr(self, "update_errors", None)
         if update_errors is None:
             raise TypeError(f"{type(self).__name__} keeps no priorities")
-        if len(index):  # what `sample` gave, in another order
+        if len(index):  # back in the order of `sample`
             update_errors(torch.as_tensor(td_error)[np.argsort(index)].abs().tolist())
 
 
@@ -256,7 +257,7 @@ def _checksum(path: str) -> int:
 
 
 def random_subseq(seq: Sequence[Any], subseq_len: int) -> Sequence[Any]:
-    """A part of a sequence of `subseq_len` items, every beginning equally likely; the whole if it is no longer."""
+    """A random part of a sequence with `subseq_len` items, all beginnings equally likely; a shorter one as a whole."""
     if len(seq) <= subseq_len:
         return seq
     begin = np.random.randint(len(seq) - subseq_len + 1)
@@ -270,18 +271,18 @@ def batch_experiences(
     gamma: float,
     batch_states: BatchStates = batch_states,
 ) -> dict[str, Any]:
-    """Collate items of `sample` the way PFRL does; `sample_batch` gives the same without the detour.
+    """Collate items of `sample` in PFRL's form; `sample_batch` gathers the same data faster.
 
     Args:
         experiences: k items, each of one to n transition dicts.
-        device: Where the tensors go.
+        device: Device of the tensors.
         phi: Feature extractor of one observation.
         gamma: Discount factor per step.
-        batch_states: Makes a batch of a list of observations.
+        batch_states: Function that makes a batch of a list of observations.
 
     Returns:
         `state`, `action`, `reward` (discounted sum), `next_state`, `is_state_terminal`, `discount` (gamma**n), each for
-        k items, the last four numbers as float32; `next_action` if every item has one.
+        k items; `reward`, `is_state_terminal` and `discount` are float32. `next_action` if every item has one.
     """
     first, last = [item[0] for item in experiences], [item[-1] for item in experiences]
     rewards, ended = rewards_and_ends(experiences, gamma)
@@ -303,14 +304,14 @@ def batch_recurrent_experiences(
     gamma: float,
     batch_states: BatchStates = batch_states,
 ) -> dict[str, Any]:
-    """Collate (parts of) episodes the way PFRL does; `sample_sequences` gives the same without the detour.
+    """Collate (parts of) episodes in PFRL's form; `sample_sequences` gathers the same data faster.
 
     Args:
         experiences: k episodes, the longest first, of transition dicts with recurrent states.
-        device: Where the tensors go.
+        device: Device of the tensors.
         phi: Feature extractor of one observation.
         gamma: Discount factor per step.
-        batch_states: Makes a batch of a list of observations.
+        batch_states: Function that makes a batch of a list of observations.
 
     Returns:
         `state` and `next_state`: a batch for each episode; `action`, `reward`, `is_state_terminal`, `discount` and, if
@@ -318,7 +319,7 @@ def batch_recurrent_experiences(
         episode's first step.
 
     Raises:
-        ValueError: If the episodes are not in that order.
+        ValueError: If the episodes are not ordered by decreasing length.
     """
     lengths = [len(episode) for episode in experiences]
     if lengths != sorted(lengths, reverse=True):
@@ -347,17 +348,17 @@ def _column(steps: Experience, name: str, device: torch.device | str) -> Any:
 
 
 class ReplayUpdater:
-    """When to sample and how much, for agents that call a function with what was sampled, as PFRL's do.
+    """Schedule of updates in PFRL's form: samples a replay buffer and calls a function with the samples.
 
     Args:
-        replay_buffer: Where to sample.
+        replay_buffer: The buffer to sample.
         update_func: Called with a list of items, or of (parts of) episodes for `episodic_update`.
-        batchsize: How many of them.
-        episodic_update: Sample episodes rather than items.
+        batchsize: Number of items or episodes per sample.
+        episodic_update: True to sample episodes, False to sample items.
         n_times_update: Samples per update.
-        replay_start_size: Size of the buffer below which nothing happens.
+        replay_start_size: Size of the buffer below which there are no updates.
         update_interval: Steps between updates.
-        episodic_update_len: Greatest length of the parts of episodes; None takes whole ones.
+        episodic_update_len: Largest length of the parts of episodes in steps; None takes whole episodes.
 
     Raises:
         ValueError: If `batchsize` is larger than `replay_start_size`.
@@ -386,7 +387,7 @@ class ReplayUpdater:
         self.episodic_update_len = episodic_update_len
 
     def update_if_necessary(self, iteration: int) -> bool:
-        """Update if it is time to, at time step `iteration`; returns whether that was so."""
+        """Update if an update is due at time step `iteration`; returns True if it was."""
         buffer: Any = self.replay_buffer
         if len(buffer) < self.replay_start_size or iteration % self.update_interval:
             return False

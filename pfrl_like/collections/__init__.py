@@ -1,4 +1,4 @@
-"""Containers that know nothing of reinforcement learning."""
+"""General containers: a queue with random access, a prioritised queue and a sum tree."""
 
 from pfrl_like.collections.prioritized import PrioritizedBuffer, SumTree
 from pfrl_like.collections.random_access_queue import RandomAccessQueue

@@ -1,4 +1,4 @@
-"""Queues whose items are drawn in proportion to their priorities, by sum trees (arXiv:1511.05952, section 3.3)."""
+"""Queues with priority sampling, implemented with sum trees (arXiv:1511.05952, section 3.3)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -21,7 +21,7 @@ _JUST_BELOW_ONE = 1.0 - 2.0**-53
 T = TypeVar("T")
 Index = NDArray[np.int64]
 SMALLEST_SIZE = 64
-LARGEST_SPARE = 1 << 24  # slots that a saved tree may have though nothing needs so many
+LARGEST_SPARE = 1 << 24  # most slots of a saved tree that is larger than its items need
 SMALLEST_PRIORITY, LARGEST_PRIORITY = 1e-200, 1e200  # sums of any number of them neither overflow nor lose digits
 
 
@@ -29,12 +29,12 @@ class SumTree:
     """Non-negative weights of `size` slots, drawn in proportion to their weight.
 
     The slots are the leaves; a parent holds the sum of a block of 64 children, and the root is a plain array of up to
-    4096 sums, so that 262,144 slots are two levels. Writing only marks slots; the next question recomputes the parents
-    of all marked ones from their children, which keeps no rounding error of earlier weights. One write, one draw or one
-    minimum costs O(n * levels) vectorised operations.
+    4096 sums, so that 262,144 slots take two levels. A write only marks slots. The next query recomputes the parents of
+    all marked slots from their children, so rounding errors of earlier weights do not accumulate. One write, one draw
+    or one minimum costs O(n * levels) vectorised operations.
 
     Args:
-        size: Number of slots; all weights start at 0, which stands for an empty slot.
+        size: Number of slots; all weights start at 0, the weight of an empty slot.
 
     Raises:
         ValueError: If size is not positive.
@@ -55,11 +55,11 @@ class SumTree:
         return self._size
 
     def __getitem__(self, slots: Any) -> Floats:
-        """Weights of `slots`, any index that NumPy understands; a copy."""
+        """A copy of the weights of `slots`, any NumPy index."""
         return np.array(self._sums[0][: self._size][slots])
 
     def __setitem__(self, slots: Slots, weights: Any) -> None:
-        """Write weights, 0 or from 1e-200 to 1e200, [n] or one for all; of a repeated slot the last one counts."""
+        """Set weights, 0 or from 1e-200 to 1e200, shape [n] or one for all; the last one of a repeated slot counts."""
         self._sums[0][slots] = weights
         self._marked.append(slots)
         if len(self._marked) == MOST_MARKS:
@@ -84,10 +84,10 @@ class SumTree:
         return float(root.min())
 
     def draw(self, n: int, rng: RandomSource = None) -> Slots:
-        """Draw n slots independently, each with probability weight / total; slots of weight 0 never come.
+        """Draw n slots independently, each with probability weight / total; slots of weight 0 are never drawn.
 
         Args:
-            n: How many.
+            n: Number of slots.
             rng: Source of randomness; None is the global NumPy stream.
 
         Returns:
@@ -110,13 +110,13 @@ class SumTree:
         return slots
 
     def draw_distinct(self, n: int, rng: RandomSource = None, exclude: Slots | None = None) -> Slots:
-        """Draw n slots one after the other, each in proportion to its weight among those not drawn yet.
+        """Draw n distinct slots in sequence, each in proportion to its weight among the slots not drawn yet.
 
-        Independent draws from which repeats are dropped have exactly this distribution. Where a few slots hold
-        nearly all the weight, those already drawn are emptied while the others are drawn.
+        Independent draws from which repeats are dropped have exactly this distribution. If a few slots hold nearly all
+        the weight, the drawn ones are emptied while the others are drawn.
 
         Args:
-            n: How many.
+            n: Number of slots.
             rng: Source of randomness; None is the global NumPy stream.
             exclude: Distinct slots that count as drawn already.
 
@@ -132,7 +132,7 @@ class SumTree:
         found.update(dict.fromkeys(drawn.tolist()))
         if len(found) == n_excluded + n:
             return drawn
-        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # most repeats come by chance
+        found.update(dict.fromkeys(self.draw(n, rng).tolist()))  # if repeats were chance, a second draw is enough
         if len(found) < n_excluded + n:
             self._draw_others(found, n_excluded + n, rng)
         return np.fromiter(found, np.int64, len(found))[n_excluded : n_excluded + n]
@@ -198,44 +198,44 @@ def _descend(level: Floats, blocks: Slots, point: Floats, is_last: bool) -> tupl
 
 
 class Priorities:
-    """Priorities of a queue of items that carry sequence numbers: `first` is the oldest, `end` the next to come.
+    """Priorities of a queue of items with sequence numbers: `first` is the oldest item, `end` the next new one.
 
-    Item i lives in slot i % size of a sum tree that doubles when it is too small. What `append` and `popleft` change is
-    written to the tree when it is next looked at, all at once. Which items a random number draws depends on the size.
+    Item i is in slot i % size of a sum tree that doubles when it is too small. Changes by `append` and `popleft` are
+    written to the tree together, before the next query. The items that a random number draws depend on the size.
 
     Args:
-        max_priority: Largest priority so far, which new items get.
-        first: Sequence number of the first item to come.
-        size: Slots to begin with, a power of two; None for few.
+        max_priority: Largest priority so far, the priority of new items.
+        first: Sequence number of the first new item.
+        size: Initial number of slots, a power of two; None for 64.
     """
 
     def __init__(self, max_priority: float = 1.0, first: int = 0, size: int | None = None) -> None:
         self.max_priority = float(check_priorities(max_priority))
         self.first = self.end = first
-        self._cleared = self._written = first  # items before the one have left the tree, those before the other are in
+        self._cleared = self._written = first  # items before the former are removed, those before the latter are added
         self._tree = SumTree(size or SMALLEST_SIZE)
 
     def __len__(self) -> int:
         return self.end - self.first
 
     def append(self, count: int = 1) -> None:
-        """Add items at the end, of the largest priority so far."""
+        """Add items at the end, with the largest priority so far."""
         self.end += count
 
     def popleft(self, count: int = 1) -> None:
-        """Drop the oldest items."""
+        """Remove the oldest items."""
         self.first += count
 
     def draw(self, n: int, uniform_ratio: float = 0.0, rng: RandomSource = None) -> tuple[Index, Floats]:
-        """Draw n distinct items one after the other, each in proportion to the priorities of those that are left.
+        """Draw n distinct items in sequence, each in proportion to its priority among the items not drawn yet.
 
         Args:
-            n: How many, at most the length.
-            uniform_ratio: Chance of each draw to be uniform instead.
+            n: Number of items, at most the length.
+            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
             rng: Source of randomness; None is the global NumPy stream.
 
         Returns:
-            Sequence numbers [n] in the order of the draw, and the probability [n] that each had in the first draw.
+            Sequence numbers in the order of the draw, and the probability of each in the first draw, each of shape [n].
         """
         self._flush()
         exclude = None
@@ -249,33 +249,34 @@ class Priorities:
         return index, self._probability(self._tree.take(slots), uniform_ratio)
 
     def min_probability(self, uniform_ratio: float = 0.0) -> float:
-        """Smallest probability that any item has in a first draw, infinity if there is none."""
+        """Smallest probability of any item in a first draw, infinity if there is no item."""
         if self.first == self.end:
             return float("inf")
         self._flush()
         return float(self._probability(np.float64(self._tree.min()), uniform_ratio))
 
     def set(self, index: ArrayLike, priority: ArrayLike) -> Floats:
-        """Write the priorities of items; those that have left are skipped.
+        """Set the priorities of items; items that have been removed are skipped.
 
         Args:
-            index: Sequence numbers, shape [n]; of a repeated one the last counts.
+            index: Sequence numbers, shape [n]; the last priority of a repeated one counts.
             priority: Their priorities, shape [n].
 
         Returns:
-            Those that were written.
+            The priorities that were set.
 
         Raises:
-            ValueError: If a priority is not positive, a number was never given to an item, or the lengths differ.
-            NonFiniteError: If a priority is not finite. Nothing is changed in either case.
+            ValueError: If a priority is not positive, a number belongs to no item so far, or the lengths differ;
+                nothing is changed.
+            NonFiniteError: If a priority is not finite; nothing is changed.
         """
         index, priority = np.asarray(index, np.int64), np.asarray(priority, np.float64)
         if index.ndim != 1 or index.shape != priority.shape:
             raise ValueError(f"index and priority have shapes {index.shape} and {priority.shape}, expected [n] and [n]")
         check_priorities(priority)
-        age = (index - self.first).view(np.uint64)  # the index of an item that has left comes out huge
+        age = (index - self.first).view(np.uint64)  # huge for an item that has been removed
         if age.max(initial=0) >= len(self):
-            if index.max(initial=-1) >= self.end:  # an empty queue has no index either
+            if index.max(initial=-1) >= self.end:  # an empty index is allowed, also in an empty queue
                 raise ValueError(f"index holds {index.max()}, but the newest item has the number {self.end - 1}")
             alive = index >= self.first
             index, priority = index[alive], priority[alive]
@@ -284,32 +285,32 @@ class Priorities:
         return priority
 
     def update(self, index: ArrayLike, priority: ArrayLike) -> None:
-        """Like `set`, but the priorities count for the largest so far."""
+        """Set the priorities of items like `set`, and update the largest priority so far."""
         written = self.set(index, priority)
         if len(written):
             self.max_priority = max(self.max_priority, largest(written))
 
     def to_array(self) -> Floats:
-        """Priorities of all items, oldest first, shape [len]; the tree stays as it is, or later draws would differ."""
+        """Priorities of all items, oldest first, shape [len]; the tree is not changed, since draws depend on it."""
         written = self._of_written()
         return np.concatenate([written, np.full(len(self) - len(written), self.max_priority)])
 
     def layout(self) -> dict[str, int]:
-        """What draws depend on beside the priorities: slots of the tree, and how many of the oldest items are in it."""
+        """Number of slots of the tree, and of items written to it; besides the priorities, draws depend on these."""
         return {"size": len(self._tree), "written": len(self._of_written())}
 
     @classmethod
     def from_array(
         cls, priority: ArrayLike, max_priority: float, first: int = 0, layout: Mapping[str, int] | None = None
     ) -> "Priorities":
-        """Rebuild what `to_array` gave.
+        """Rebuild priorities from the result of `to_array`.
 
         Args:
             priority: The priorities, oldest first, shape [n].
             max_priority: Largest priority so far.
             first: Sequence number of the oldest item.
-            layout: What `layout` gave, with which the same random numbers draw the same items; None for all items in
-                the smallest tree. One that is far too large becomes smaller.
+            layout: The result of `layout`, so that the same random numbers draw the same items; None for all items in
+                the smallest tree. A layout that is far too large is made smaller.
 
         Raises:
             ValueError: If a priority is not positive, there is more than one dimension, or the layout is impossible.
@@ -335,7 +336,7 @@ class Priorities:
         return probability
 
     def _flush(self) -> None:
-        """Empty the slots of items that have left and fill those of new ones; the former may be the latter."""
+        """Empty the slots of removed items, then fill those of new ones, which may be the same slots."""
         if self._cleared == self.first and self._written == self.end:
             return
         if len(self) > len(self._tree):
@@ -364,7 +365,7 @@ def _size_for(n: int) -> int:
 
 
 def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
-    """Size, no larger than what may be allocated, and number of written items of a layout of n items."""
+    """Size, limited to what may be allocated, and number of written items, of a checked layout of n items."""
     size, written = int(layout["size"]), int(layout["written"])
     if size.bit_count() != 1 or not 0 <= written <= min(n, size):
         raise ValueError(f"{written} of {n} items in a tree of {size} slots: expected a power of two that holds them")
@@ -372,11 +373,11 @@ def _checked_layout(layout: Mapping[str, int], n: int) -> tuple[int, int]:
 
 
 def check_priorities(priority: ArrayLike) -> Floats:
-    """The priorities as float64, if all are positive and can be summed.
+    """The priorities as float64, checked to be positive and summable.
 
     Raises:
         NonFiniteError: If one is NaN or infinite.
-        ValueError: If one is 0 or negative, or beyond what floating point can sum (1e-200 to 1e200).
+        ValueError: If one is not from 1e-200 to 1e200, the range that floating point can sum.
     """
     values = np.asarray(priority, np.float64)
     if values.size == 0 or (smallest(values) >= SMALLEST_PRIORITY and largest(values) <= LARGEST_PRIORITY):
@@ -388,22 +389,22 @@ def check_priorities(priority: ArrayLike) -> Floats:
 
 
 def smallest(values: Floats) -> float:
-    """The least number, NaN if there is one; for few numbers a quarter of the time of `values.min()`."""
+    """The smallest number, NaN if there is one; for few numbers it takes a quarter of the time of `values.min()`."""
     return values.item(values.argmin())
 
 
 def largest(values: Floats) -> float:
-    """The greatest number, NaN if there is one."""
+    """The largest number, NaN if there is one."""
     return values.item(values.argmax())
 
 
 class PrioritizedBuffer(Generic[T]):
-    """Queue of any objects, drawn in proportion to their priorities; these are written back after each draw.
+    """Queue of any objects, drawn in proportion to their priorities, which are set after each draw.
 
     Args:
-        capacity: Largest length, beyond which the oldest item is dropped; None for no limit.
-        wait_priority_after_sampling: Whether drawing again before `set_last_priority` is refused.
-        initial_max_priority: Priority of new items until a larger one was set.
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        wait_priority_after_sampling: True to refuse a draw before the priorities of the last one are set.
+        initial_max_priority: Priority of new items until a larger one is set.
 
     Raises:
         ValueError: If capacity or initial_max_priority is not positive.
@@ -425,14 +426,14 @@ class PrioritizedBuffer(Generic[T]):
 
     @property
     def max_priority(self) -> float:
-        """Largest priority so far, which new items get."""
+        """Largest priority so far, the priority of new items."""
         return self._priorities.max_priority
 
     def __len__(self) -> int:
         return len(self.data)
 
     def append(self, value: T, priority: float | None = None) -> None:
-        """Add an item; without a priority it gets the largest so far.
+        """Add an item; without a priority it gets the largest one so far.
 
         Raises:
             ValueError: If the priority is not positive and finite.
@@ -462,16 +463,16 @@ class PrioritizedBuffer(Generic[T]):
         """Draw n distinct items.
 
         Args:
-            n: How many.
-            uniform_ratio: Chance of each draw to be uniform instead of by priority.
+            n: Number of items.
+            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
             rng: Source of randomness; None is the global NumPy stream.
 
         Returns:
-            The items, the probability each had in the first draw, and the smallest such probability of any item.
+            The items, the probability of each in the first draw, and the smallest such probability of any item.
 
         Raises:
             ValueError: If n is negative or larger than the buffer, or uniform_ratio is outside [0, 1].
-            RuntimeError: If the priorities of the last draw are still to be set.
+            RuntimeError: If the priorities of the last draw are not set yet.
         """
         if not 0 <= n <= len(self):
             raise ValueError(f"cannot draw n={n} distinct items from a buffer of {len(self)}")
@@ -484,10 +485,10 @@ class PrioritizedBuffer(Generic[T]):
         return values, probability.tolist(), self._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
-        """Write the priorities of the items of the last draw, in its order.
+        """Set the priorities of the items of the last draw, in its order.
 
         Raises:
-            ValueError: If one is not positive and finite, or there are more or fewer than were drawn.
+            ValueError: If one is not positive and finite, or their number differs from that of the drawn items.
             RuntimeError: If nothing was drawn since the last call.
         """
         if self._sampled is None:
@@ -497,7 +498,7 @@ class PrioritizedBuffer(Generic[T]):
 
 
 def check_uniform_ratio(uniform_ratio: float) -> None:
-    """Refuse what is no probability.
+    """Check that `uniform_ratio` is a probability.
 
     Raises:
         ValueError: If uniform_ratio is outside [0, 1].

@@ -1,4 +1,4 @@
-"""A first-in, first-out queue that can be indexed."""
+"""A first-in, first-out queue with random access."""
 
 from collections.abc import Iterable, Iterator
 from typing import Generic, TypeVar
@@ -12,8 +12,8 @@ class RandomAccessQueue(Generic[T]):
     """Queue whose `append`, `popleft`, indexing and assignment take constant time on average.
 
     Args:
-        iterable: First content, oldest item first.
-        maxlen: Largest length, beyond which the oldest items are dropped; None for no limit.
+        iterable: Initial content, oldest item first.
+        maxlen: Largest number of items, beyond which the oldest are removed; None if unbounded.
 
     Raises:
         ValueError: If maxlen is negative.
@@ -23,7 +23,7 @@ class RandomAccessQueue(Generic[T]):
         if maxlen is not None and maxlen < 0:
             raise ValueError(f"maxlen must be None or at least 0, got {maxlen}")
         self.maxlen = maxlen
-        self._items: list[T | None] = list(iterable)  # None before _start, where items have left
+        self._items: list[T | None] = list(iterable)  # None before _start, in place of removed items
         self._start = 0
         self._apply_maxlen()
 
@@ -70,7 +70,7 @@ class RandomAccessQueue(Generic[T]):
         """Draw k items at distinct positions, uniformly.
 
         Args:
-            k: How many.
+            k: Number of items.
             rng: Source of randomness; None is the global NumPy stream.
 
         Raises:

@@ -1,7 +1,7 @@
-"""The store under the replay buffers: steps and observations as columns, each observation once.
+"""The store under the replay buffers: steps and observations as columns, each observation stored once.
 
-A step is a row of the step columns; it names the rows of its two observations and its successor, the row of the next
-step of the same episode. Who uses the store decides which steps can be sampled and when a step goes.
+A step is a row of the step columns. It refers to the rows of its two observations and to its successor, the row of the
+next step of the same episode. The user of the store decides which steps can be sampled and when a step is released.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,24 +27,24 @@ _RECURRENT = ("recurrent_state", "next_recurrent_state")
 _MASKS = ("action_mask", "next_action_mask")
 _FLOATS = ("log_prob", "value", "advantage", "returns")
 _BATCH_FIELDS = ("next_action", *_MASKS, *_RECURRENT, *_FLOATS)
-_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # everything allowed; the initial state, zeros
+_NONE_HAS_A_VALUE = (*_MASKS, *_RECURRENT)  # None means: all actions allowed; the initial state (zeros)
 
 
 class Columns(Steps):
-    """Steps as rows. Not safe for threads: who appends in one and samples in another holds a lock."""
+    """Steps as rows. Not thread-safe: a caller that appends and samples in different threads has to hold a lock."""
 
-    _gamma: float | None = None  # what the tables below were made for
+    _gamma: float | None = None  # discount factor of the tables below
     _powers: NDArray[np.float64]  # gamma**0, gamma**1, ...
     _discounts: NDArray[np.float32] = np.zeros(0, np.float32)  # by lookahead: 0, gamma, gamma**2, ...
-    _of_one_step: NDArray[np.float32]  # by whether it is terminal: gamma, 0
+    _of_one_step: NDArray[np.float32]  # indexed by terminal: gamma, 0
 
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """Store one step and return its row; `end` has to be called where the episode ends.
+        """Store one step and return its row; the caller has to call `end` at the end of the episode.
 
         Raises:
-            ValueError: If something has another structure, shape or dtype than in the first step; nothing is stored.
+            ValueError: If a value has another structure, shape or dtype than in the first step; nothing is stored.
             TypeError: If the reward is no number.
         """
         reward = float(reward) if isinstance(reward, float) else as_reward(reward)
@@ -78,7 +78,7 @@ class Columns(Steps):
             free = self.obs_rows.free
             if len(free) < 2:
                 self.obs_rows.reserve(2)
-                plain = self.plain  # rows in a file move when it grows
+                plain = self.plain  # a file that grows is mapped to another array
                 assert plain is not None
             at = run.pending
             if not at or plain[at].tobytes() != obs.tobytes():
@@ -131,13 +131,14 @@ class Columns(Steps):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """Store a step of each of several environments; what `append` would do for each, in one go.
+        """Store one step of each of several environments; equals a call of `append` for each.
 
         Returns:
             The rows, shape [k].
 
         Raises:
-            ValueError: As `append`; nothing is stored.
+            ValueError: If a value has another structure, shape or dtype than in the first step, or there are not k of
+                each; nothing is stored.
         """
         k = len(env_ids)
         reward = as_array(reward)
@@ -149,7 +150,7 @@ class Columns(Steps):
             raise ValueError(f"env_ids: got {list(env_ids)}, expected {k} different ones")
         self._check_names(extra)
         obs_field, action_field, first = self.obs, self.action, None
-        if obs_field is None or action_field is None:  # the first of them says what the columns are, if all pass
+        if obs_field is None or action_field is None:  # the first step defines the columns, if all steps pass
             first = rows_of(obs, k, "obs")[0], rows_of(action, k, "action")[0]
             obs_field = Field.like(Rows(), first[0], strict=True, frames=True)
             action_field = Field.like(Rows(), first[1], strict=False)
@@ -175,13 +176,13 @@ class Columns(Steps):
         return rows
 
     def release(self, row: int) -> None:
-        """Free a step; the steps before it in its episode have to be gone."""
+        """Free a step; the steps before it in its episode have to be released already."""
         at, next_at, successor = self.obs_row.item(row), self.next_row.item(row), self.successor.item(row)
         plain = self.plain is not None
         if successor == RUNNING:
             run = next(run for run in self.running.values() if run.tail == row)
             run.tail = 0
-            shown = run.pending  # by the step to come
+            shown = run.pending  # the next step will use it
         else:
             shown = self.obs_row.item(successor)
         if next_at != at and next_at != shown:
@@ -211,19 +212,19 @@ class Columns(Steps):
         continuation: float = 0,
         stacked: Stacks | None = None,
     ) -> Batch:
-        """The steps in these rows, each with up to `num_steps` - 1 successors summed up, as a batch of tensors.
+        """Gather n-step items as a batch of tensors: each sums the rewards of up to `num_steps` steps.
 
         Args:
             rows: First step of each item, shape [N]; with `lengths`, sequences packed time first.
-            index: What `Batch.index` will be.
-            weight: What `Batch.weight` will be.
+            index: Value of `Batch.index`.
+            weight: Value of `Batch.weight`.
             num_steps: Steps per item, where the episode is long enough; more than 1 needs `set_windows` before.
             gamma: Discount factor per step.
-            device: Where the tensors go.
-            lengths: Lengths of the sequences.
-            next_actions: Whether to fill `Batch.next_action`.
-            continuation: How many steps after each item `Batch.continuation` is to hold, infinity for all; 0 for none.
-            stacked: Gives the observations in the place of the stored ones; None for these.
+            device: Device of the tensors.
+            lengths: Lengths of the sequences; None if the items are no sequences.
+            next_actions: True to fill `Batch.next_action`, if the steps do not hold it.
+            continuation: Number of steps after each item in `Batch.continuation`, infinity for all; 0 for none.
+            stacked: Function that gives the observations instead of the stored ones; None for the stored ones.
         """
         if gamma != self._gamma or num_steps >= len(self._discounts):
             self._set_gamma(gamma, num_steps)
@@ -262,7 +263,7 @@ class Columns(Steps):
         )
 
     def _set_gamma(self, gamma: float, num_steps: int) -> None:
-        """Make the tables that are looked up instead of raising gamma to powers in every batch."""
+        """Compute tables of powers of gamma, so that batches need no exponentiation."""
         self._gamma = gamma
         self._powers = np.array([gamma**i for i in range(num_steps)])
         self._discounts = np.array([0.0, *(gamma * self._powers)], np.float32)
@@ -289,18 +290,18 @@ class Columns(Steps):
         next_actions: bool = False,
         observed: Callable[..., Any] | None = None,
     ) -> Batch:
-        """A batch of whatever the columns hold, for who has computed rewards and discounts already.
+        """Gather a batch of all columns, with rewards and discounts that the caller has computed.
 
         Args:
             rows: First step of each item, shape [N].
-            last: Its last step, shape [N].
-            numbers: Those fields of the batch that are computed, `reward` and `discount` among them, each [N].
-            index: What `Batch.index` will be.
-            device: Where the tensors go.
-            lengths: Lengths of the sequences, if they are such.
-            next_actions: Whether to fill `Batch.next_action`, if the steps do not hold it.
-            observed: Gives the observations of steps as tensors, those after them if `following`; None for those of the
-                store as they are.
+            last: Last step of each item, shape [N].
+            numbers: The computed fields of the batch, `reward` and `discount` among them, each of shape [N].
+            index: Value of `Batch.index`.
+            device: Device of the tensors.
+            lengths: Lengths of the sequences; None if the items are no sequences.
+            next_actions: True to fill `Batch.next_action`, if the steps do not hold it.
+            observed: Function that gives the observations of steps as tensors, or with `following=True` those after
+                them; None for the stored ones.
 
         Raises:
             ValueError: If nothing was ever stored.
@@ -343,7 +344,7 @@ class Columns(Steps):
         return Batch(**values, index=index, extra=others or None, lengths=packed)
 
     def further(self, rows: Indices) -> dict[str, Any]:
-        """What the extras hold for these steps, as stacked arrays [N, ...] by name; those that all of them have."""
+        """The extra columns of which all these steps have a value, by name, as stacked arrays [N, ...]."""
         return {
             name: extra.field.stacked(extra.index.take(rows))
             for name, extra in self.extras.items()
@@ -370,6 +371,6 @@ class Columns(Steps):
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, rows that are free or not used yet included."""
+        """Bytes held, including rows that are free or not used yet."""
         fields = [field.nbytes for field in (self.obs, self.action) if field is not None]
         return self.steps.nbytes + self.obs_rows.nbytes + sum(fields) + sum(e.nbytes for e in self.extras.values())

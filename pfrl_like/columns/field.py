@@ -1,4 +1,4 @@
-"""A field of nested values over some rows, every leaf a column; and further columns, which may have no value."""
+"""Columns of nested values: `Field`, with a column for each leaf, and `Extra`, of which steps may lack a value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,16 +20,16 @@ from pfrl_like.columns.structure import (
     unflatten,
 )
 
-_MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # of a shape; NumPy takes no more dimensions
-_DEEPEST = 1 << 12  # frames in a stack
+_MOST_DIMENSIONS, _LARGEST = 64, 1 << 48  # of a shape; NumPy allows no more dimensions
+_DEEPEST = 1 << 12  # most frames in a stack
 
 
 class Field:
-    """Values of one structure. Checked values travel as lists of leaves.
+    """Values of one nested structure; a checked value is passed as the list of its leaves.
 
     Attributes:
-        structure: The nest.
-        leaves: Its columns.
+        structure: The nested structure.
+        leaves: The column of each leaf.
     """
 
     def __init__(self, rows: Rows, structure: Structure, leaves: Sequence[ArrayLeaf]) -> None:
@@ -39,19 +39,19 @@ class Field:
 
     @property
     def plain(self) -> NDArray[Any] | None:
-        """The one column's array if the values are plain arrays or numbers, else None."""
+        """The array of the only column if the values are plain arrays or numbers, else None."""
         single = self.structure == 0 and type(self.leaves[0]) is ArrayLeaf
         return self.leaves[0].data if single else None
 
     @classmethod
     def like(cls, rows: Rows, value: Any, *, strict: bool, frames: bool = False) -> "Field":
-        """A field for values like this one.
+        """A field for values of the structure, shapes and dtypes of this one.
 
         Args:
-            rows: Whose rows.
+            rows: The rows of the field.
             value: The first value.
-            strict: Refuse arrays of another dtype later.
-            frames: Look for stacked frames, and store each once.
+            strict: Refuse later arrays of another dtype that cannot be cast without loss.
+            frames: Detect stacked frames, and store each frame once.
         """
         structure, values = structure_of(value)
         return cls(rows, structure, [_leaf_like(rows, leaf, strict, frames) for leaf in values])
@@ -87,32 +87,32 @@ class Field:
             leaf.put_many(rows, values, like)
 
     def same(self, row: int, leaves: list[Any]) -> bool:
-        """Whether a row holds exactly these leaves."""
+        """True if a row holds exactly these leaves."""
         return all(leaf.same(row, value) for leaf, value in zip(self.leaves, leaves, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], leaves: list[Any]) -> NDArray[np.bool_]:
-        """The same for each of several rows."""
+        """For each of several rows, True if it holds exactly these stacked leaves, shape [n]."""
         same = np.ones(len(rows), np.bool_)
         for leaf, values in zip(self.leaves, leaves, strict=True):
             same &= leaf.same_many(rows, values)
         return same
 
     def drop(self, row: int) -> None:
-        """Say that a row is unused from now on."""
+        """Mark a row as unused."""
         for leaf in self.leaves:
             leaf.drop(row)
 
     def forget(self, row: int) -> None:
-        """Say that nothing follows this row in its episode."""
+        """Mark a row as the last one of its episode."""
         for leaf in self.leaves:
             leaf.forget(row)
 
     def jobs(self, rows: NDArray[np.int64]) -> list[Job]:
-        """What to gather for these rows, leaf by leaf."""
+        """The gather jobs for these rows, one for each leaf."""
         return [leaf.job(rows) for leaf in self.leaves]
 
     def build(self, gathered: Sequence[Any]) -> Any:
-        """The nested value out of what was gathered for `jobs`."""
+        """The nested value built from the gathered results of `jobs`."""
         return unflatten([leaf.finish(x) for leaf, x in zip(self.leaves, gathered, strict=True)], self.structure)
 
     def values(self, rows: NDArray[np.int64]) -> list[Any]:
@@ -124,11 +124,11 @@ class Field:
         return [unflatten(leaves, self.structure, ReadOnlyDict) for leaves in zip(*lists, strict=True)]
 
     def stacked(self, rows: NDArray[np.int64]) -> Any:
-        """The values of these rows as one nest of stacked arrays [N, ...] (lists, where they are objects)."""
+        """The values of these rows as one nest of stacked arrays [N, ...], or lists of objects."""
         return map_structure(lambda i: self._stacked(i, rows), self.structure)
 
     def part(self, key: Any, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The same for an array under one key of values that are dicts."""
+        """The arrays under one key of these rows, stacked [N, ...]; the values have to be dicts."""
         assert isinstance(self.structure, dict)
         array: NDArray[Any] = self._stacked(self.structure[key], rows)
         return array
@@ -139,7 +139,7 @@ class Field:
         return gathered.numpy() if isinstance(gathered, torch.Tensor) else gathered
 
     def dump(self, rows: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What `from_spec` and `fill` need to hold the values of these rows again: a JSON header and named arrays."""
+        """The values of these rows for `from_spec` and `fill`, as a JSON header and named arrays."""
         arrays = {
             f"{prefix}/{i}/{name}": array
             for i, leaf in enumerate(self.leaves)
@@ -148,15 +148,15 @@ class Field:
         return self.spec(), arrays
 
     def spec(self) -> dict[str, Any]:
-        """How to make this field again, without its values, in JSON."""
+        """Description of this field without its values, as JSON for `from_spec`."""
         return {"structure": to_json(self.structure), "leaves": [leaf.spec() for leaf in self.leaves]}
 
     @classmethod
     def from_spec(cls, rows: Rows, spec: Mapping[str, Any]) -> "Field":
-        """The field that `spec` described, its rows still to be filled.
+        """A field built from the result of `spec`; its rows are not filled.
 
         Raises:
-            ValueError: If the structure is not one of these leaves, in their order.
+            ValueError: If the structure does not number the leaves in their order.
         """
         structure, leaves = from_json(spec["structure"]), [_leaf_from_spec(rows, leaf) for leaf in spec["leaves"]]
         numbers: list[int] = []
@@ -166,7 +166,7 @@ class Field:
         return cls(rows, structure, leaves)
 
     def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> "Field":
-        """Fill the rows `at` with the values that `dump` gave, of such a field; returns the field.
+        """Fill the rows `at` with the values that `dump` of an equal field returned; returns the field.
 
         Raises:
             ValueError: If an array is missing or does not fit.
@@ -176,7 +176,7 @@ class Field:
         return self
 
     def add(self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Store some of the values that `dump` gave, of such a field; returns their rows.
+        """Store some of the values that `dump` of an equal field returned; returns their rows.
 
         Raises:
             ValueError: If an array is missing or does not fit.
@@ -189,7 +189,7 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the arrays of `rows`."""
+        """Bytes held in addition to the arrays of `rows`."""
         return sum(leaf.nbytes for leaf in self.leaves)
 
 
@@ -237,12 +237,12 @@ def _shape_of(sizes: Any) -> tuple[int, ...]:
 
 
 class Extra:
-    """Values with rows of their own, so that what only some steps hold takes no room in the others.
+    """Column of values that only some steps have; the values have rows of their own, so missing ones take no room.
 
     Attributes:
         index: For each step the row of its value, 0 where it has none.
-        field: The values; None until the first one comes. Row 0 holds what stands for a missing value: zeros, or
-            True in an action mask.
+        field: The values; None before the first one. Row 0 holds the replacement of a missing value: zeros, or True in
+            an action mask.
     """
 
     def __init__(self, steps: Rows, name: str, rows: Rows | None = None) -> None:
@@ -252,7 +252,7 @@ class Extra:
         self.field: Field | None = None
 
     def check(self, value: Any) -> Any:
-        """The value's leaves, or the value itself while there is no field to check it against.
+        """The leaves of a value, or the value itself if there is no field to check it against.
 
         Raises:
             ValueError: If its structure, a shape or a dtype is another than that of the first value.
@@ -260,7 +260,7 @@ class Extra:
         return value if value is None or self.field is None else self.field.check(value, self.name)
 
     def check_many(self, values: Sequence[Any]) -> list[Any]:
-        """The same for values of several steps."""
+        """The leaves of the values of several steps; None stays None."""
         held = [value for value in values if value is not None]
         if self.field is None and held:
             first = Field.like(Rows(), held[0], strict=False)
@@ -284,7 +284,7 @@ class Extra:
         self.index[step] = row
 
     def drop(self, step: int) -> None:
-        """Free what a step holds."""
+        """Free the value of a step."""
         row = self.index.item(step)
         if row:
             self.rows.released.append(row)
@@ -292,12 +292,12 @@ class Extra:
             self.field.drop(row)
 
     def present(self, steps: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Which of these steps hold a value."""
+        """For each of these steps, True if it has a value."""
         held: NDArray[np.bool_] = self.index.take(steps) != 0
         return held
 
     def jobs(self, steps: NDArray[np.int64]) -> list[Job]:
-        """What to gather for these steps; nothing if no value has come yet."""
+        """The gather jobs for these steps; none if no value was ever stored."""
         return [] if self.field is None else self.field.jobs(self.index.take(steps))
 
     def values(self, steps: NDArray[np.int64]) -> list[Any]:
@@ -308,7 +308,7 @@ class Extra:
         return [value if row else None for value, row in zip(self.field.values(at), at.tolist(), strict=True)]
 
     def dump(self, steps: NDArray[np.int64], prefix: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What `restore` needs for these steps: a JSON header and named arrays."""
+        """The values of these steps for `restore`, as a JSON header and named arrays."""
         at = self.index.take(steps)
         held = at[at != 0]
         index = np.zeros(len(steps), np.int64)
@@ -319,7 +319,7 @@ class Extra:
     def restore(
         self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]
     ) -> None:
-        """Fill the steps `at` from what `dump` gave.
+        """Fill the steps `at` from the result of `dump`.
 
         Raises:
             ValueError: If an array is missing or does not fit.
@@ -336,7 +336,7 @@ class Extra:
     def add(
         self, arrays: Mapping[str, NDArray[Any]], prefix: str, which: NDArray[np.int64], at: NDArray[np.int64]
     ) -> None:
-        """Fill the steps `at` with the values of some of those that `dump` was asked for.
+        """Fill the steps `at` with the values of some of the steps in the result of `dump`.
 
         Raises:
             ValueError: If an array is missing or does not fit.
@@ -346,16 +346,16 @@ class Extra:
         if len(held) and self.field is None:
             raise ValueError(f"{self.name} has values, but nothing says of what form")
         self.index[at] = 0
-        if self.field is not None and len(held):  # else the first value may have come later than the arrays
+        if self.field is not None and len(held):  # else the first value may be newer than the arrays
             self.index[at[index != 0]] = self.field.add(arrays, prefix, held - 1)
 
     def set_field(self, field: Field) -> None:
-        """Say what the values are made of, and fill the row that stands for a missing one."""
+        """Set the field of the values, and fill row 0, the replacement of a missing value."""
         self.field = field
         if self.name.endswith("action_mask") and field.plain is not None:
             field.plain[0] = 1
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the arrays of the steps."""
+        """Bytes held in addition to the arrays of the steps."""
         return self.rows.nbytes

@@ -1,4 +1,4 @@
-"""Columns of stacked frames that store every frame once, in memory or in files that are mapped."""
+"""Columns of stacked frames that store every frame once, and rows with values in memory-mapped files."""
 
 from collections.abc import Callable, Container, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -10,14 +10,14 @@ from pfrl_like.columns.leaves import ArrayLeaf, Holder, Job, Rows, as_array, exp
 
 
 class GrowingFile(Protocol):
-    """A file of bytes."""
+    """A file that can be mapped and grows."""
 
     @property
     def size(self) -> int:
-        """Its bytes."""
+        """Size of the file in bytes."""
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Its first `size` bytes as a new array over the file, which grows if it is smaller."""
+        """Map the first `size` bytes as a new array, shape [size]; a smaller file grows."""
 
 
 class _Values(NamedTuple):
@@ -32,18 +32,18 @@ class _Values(NamedTuple):
 
 
 class MappedRows(Rows):
-    """Rows with values in files, `name`-0, `name`-1, ... Other arrays, such as links and checksums, lie in memory.
+    """Rows with values in files `name`-0, `name`-1, ...; other arrays, such as links and checksums, are in memory.
 
-    Growing maps the files anew: who holds `holder.data` elsewhere is told through `grown`.
+    Growing maps the files to new arrays, so references to `holder.data` have to be renewed in `grown`.
 
     Args:
-        open_file: Opens, or makes, the file of a name.
+        open_file: Function that opens or makes the file of a name.
         name: Beginning of the files' names.
         grown: Called after the arrays of values have been replaced.
 
     Attributes:
-        released: Rows that are not used any more, but which the state on disk may still name. `recycle` frees those
-            that no save names, see `keep`.
+        released: Rows that are no longer used, but to which the state on disk may still refer. `recycle` frees those
+            to which no save refers, see `keep`.
     """
 
     def __init__(self, open_file: Callable[[str], GrowingFile], name: str, grown: Callable[[], None]) -> None:
@@ -54,8 +54,8 @@ class MappedRows(Rows):
         self._grown = grown
         self._values: list[_Values] = []
         self._siblings: list[MappedRows] = []
-        self._kept: dict[str, NDArray[np.bool_]] = {}  # by save: which rows it names
-        self._held: list[int] = []  # rows that nothing but saves names
+        self._kept: dict[str, NDArray[np.bool_]] = {}  # for each save, True for the rows it refers to
+        self._held: list[int] = []  # rows to which only saves refer
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
         """Give `holder` an array over a file, and one for the checksums of its rows.
@@ -71,26 +71,26 @@ class MappedRows(Rows):
         _map(values, self.size)
 
     def sibling(self) -> Rows:
-        """Other rows with values in files."""
+        """New rows with values in further files."""
         rows = MappedRows(self._open_file, f"{self._name}-{len(self._siblings)}-frames", self._grown)
         self._siblings.append(rows)
         return rows
 
     def recycle(self) -> None:
-        """Say that the state on disk names no row that was released before now."""
+        """Free the released rows; the state on disk must no longer refer to them."""
         self._divide(self.released)
         self.released.clear()
         for sibling in self._siblings:
             sibling.recycle()
 
     def keep(self, save: str, rows: NDArray[np.int64]) -> None:
-        """Say that a save names these rows, so that nothing is written into them until `keep_only` leaves it out."""
+        """Protect the rows to which a save refers from being overwritten, until `keep_only` omits the save."""
         self._kept[save] = np.zeros(self.size, np.bool_)
         self._kept[save][rows] = True
         self._divide_all()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """Say which saves are still there."""
+        """End the protection of rows by saves that are not among `saves`, the existing ones."""
         self._kept = {save: rows for save, rows in self._kept.items() if save in saves}
         self._divide_all()
         for sibling in self._siblings:
@@ -103,7 +103,7 @@ class MappedRows(Rows):
         self._divide(unused)
 
     def _divide(self, unused: list[int]) -> None:
-        """Hold those of these rows that a save names, and free the others."""
+        """Hold those of these rows to which a save refers, and free the others."""
         if self._kept:
             rows = np.array(unused, np.int64)
             kept = np.zeros(len(rows), np.bool_)
@@ -114,14 +114,14 @@ class MappedRows(Rows):
         self.free[:0] = unused
 
     def adopt(self) -> None:
-        """Take all rows that the files have; `settle` has to say which of them are in use."""
+        """Grow to all rows that the files have; `settle` has to be called next with the rows in use."""
         lengths = [values.file.size // max(1, values.row_bytes) for values in self._values]
         self._resize(max(1, min(lengths, default=self.size)))
         for sibling in self._siblings:
             sibling.adopt()
 
     def settle(self, used: NDArray[np.int64]) -> None:
-        """Say that these rows, and no others, are in use."""
+        """Mark exactly these rows as used."""
         super().settle(used)
         self.released.clear()
         self._held.clear()
@@ -129,11 +129,11 @@ class MappedRows(Rows):
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of files per row, those of a row of each sibling included."""
+        """Bytes per row in the files, including a row of each sibling."""
         return sum(v.row_bytes for v in self._values) + sum(sibling.row_bytes for sibling in self._siblings)
 
     def _resize(self, size: int) -> None:
-        for values in self._values:  # first, since a disk may be full
+        for values in self._values:  # the files grow first, since this may fail on a full disk
             _map(values, size)
         super()._resize(size)
         self._grown()
@@ -144,7 +144,7 @@ class MappedRows(Rows):
 
 def _map(values: _Values, rows: int) -> None:
     holder, file, shape, dtype = values
-    content = file.map(rows * max(1, values.row_bytes))  # a file also tells how many rows there are
+    content = file.map(rows * max(1, values.row_bytes))  # at least a byte a row: the size gives the number of rows
     if values.row_bytes:
         holder.data = content.view(dtype).reshape(rows, *shape)
     else:
@@ -158,7 +158,7 @@ _OWN_MAPPING = 1 << 20
 
 
 class _Numbers:
-    """Holds the frame numbers of rows."""
+    """Holder of the frame numbers of rows."""
 
     data: NDArray[np.int64]
     sums: Any = None
@@ -167,16 +167,16 @@ class _Numbers:
 class FrameLeaf(ArrayLeaf):
     """Stacks of `depth` frames; a row holds frame numbers, and consecutive stacks share frames.
 
-    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Frames
-    are compared with those of the stack before at every append: a stack that does not continue it is stored whole.
+    A stack is an array, or an object that keeps its frames in a list `_frames` (PFRL's and gym's LazyFrames). Every
+    append compares the frames with those of the previous stack; a stack that does not continue it is stored completely.
 
     Args:
-        rows: Whose rows.
+        rows: The rows of the column.
         shape: Shape of one stack.
-        dtype: Its dtype.
+        dtype: Dtype of the values.
         frame_shape: Shape of a frame; the stack is as large as `depth` frames.
         depth: Frames in a stack.
-        axis: Where the frames lie: frame number and `frame_shape[axis]` make up that axis of the stack.
+        axis: Axis of the frames: frame number and `frame_shape[axis]` together make up this axis of the stack.
     """
 
     def __init__(
@@ -188,18 +188,18 @@ class FrameLeaf(ArrayLeaf):
         self.axis = axis
         self.frames = rows.sibling()
         self.frames.values(self, self.frame_shape, self.dtype)
-        # A block of this size is mapped on its own, and grows by being mapped anew: it leaves no hole in the heap.
+        # A block of this size has a mapping of its own and grows by remapping, so it leaves no hole in the heap.
         self.frames.reserve(_OWN_MAPPING // self.data.itemsize // max(1, int(np.prod(self.frame_shape))))
         self._numbers = _Numbers()
         rows.values(self._numbers, (depth,), np.int64)
         self._frame_kinds = [(self.frame_shape, self.dtype)] * depth
         self._split_shape = (*self.frame_shape[:axis], depth, *self.frame_shape[axis:])
         self._split_order = (axis, *(i for i in range(len(self._split_shape)) if i != axis))
-        self._uses = [0] * self.frames.size  # how many stacks show a frame
-        # glibc gives freed blocks as large as a minibatch of frames back to the system, and paging the next ones in
-        # takes three times as long as filling them. Freeing a larger block, never touched, raises what it keeps.
+        self._uses = [0] * self.frames.size  # number of stacks that contain a frame
+        # glibc returns freed blocks as large as a minibatch of frames to the system, and paging the next ones in takes
+        # three times as long as filling them. Freeing a larger, untouched block raises the threshold for returning.
         np.empty(_LARGE_BLOCK, np.uint8)
-        self._objects: dict[int, list[Any]] = {}  # the frames of running episodes' last stacks, to be known by identity
+        self._objects: dict[int, list[Any]] = {}  # frames of running episodes' last stacks, compared by identity
 
     @property
     def index(self) -> NDArray[np.int64]:
@@ -207,14 +207,14 @@ class FrameLeaf(ArrayLeaf):
         return self._numbers.data
 
     def check(self, value: Any, name: str) -> Any:
-        """The stack, as an array or as it is if it keeps its frames."""
+        """The checked stack: as an array, or unchanged if it keeps its frames."""
         frames = frames_of(value)
         if frames is not None and [(frame.shape, frame.dtype) for frame in frames] == self._frame_kinds:
             return value
         return super().check(np.asarray(value), name)
 
     def check_many(self, values: Any, count: int, name: str) -> Any:
-        """A list of `count` stacks."""
+        """The checked stacks, a list of `count`."""
         if len(values) != count:
             raise ValueError(f"{name}: got {len(values)} values, expected {count}")
         return [self.check(value, f"{name}[{i}]") for i, value in enumerate(values)]
@@ -243,7 +243,7 @@ class FrameLeaf(ArrayLeaf):
             self.put(row, value, before)
 
     def same(self, row: int, value: Any) -> bool:
-        """Whether a row holds this stack: the same frame objects, or the same numbers."""
+        """True if a row holds this stack: the same frame objects, or frames of equal content."""
         frames, objects = self._split(value)
         known = self._objects.get(row) if objects else None
         if known is not None and all(a is b for a, b in zip(frames, known, strict=True)):
@@ -252,11 +252,11 @@ class FrameLeaf(ArrayLeaf):
         return all(self._if_equal(number, frame, None) for number, frame in zip(numbers, frames, strict=True))
 
     def same_many(self, rows: NDArray[np.int64], values: Any) -> NDArray[np.bool_]:
-        """The same for each of several rows."""
+        """For each of several rows, True if it holds its stack, shape [n]."""
         return np.array([self.same(row, value) for row, value in zip(rows.tolist(), values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
-        """Free the frames that no other stack shows."""
+        """Free the frames of a row that no other stack contains."""
         for number in self.index[row].tolist():
             self._uses[number] -= 1
             if not self._uses[number]:
@@ -264,7 +264,7 @@ class FrameLeaf(ArrayLeaf):
         self._objects.pop(row, None)
 
     def forget(self, row: int) -> None:
-        """Let go of the frame objects of an episode's last stack."""
+        """Drop the references to the frame objects of an episode's last stack."""
         self._objects.pop(row, None)
 
     def _split(self, value: Any) -> tuple[list[Any], bool]:
@@ -291,28 +291,28 @@ class FrameLeaf(ArrayLeaf):
 
     @property
     def place_dtype(self) -> np.dtype[Any]:
-        """Frame numbers and the frames' checksums."""
+        """Dtype of a place: the frame numbers of a stack and the checksums of the frames."""
         return np.dtype([("frames", "<i8", (self.depth,)), ("sums", "<u4", (self.depth,))])
 
     def place(self, row: int) -> bytes:
-        """`places` of one row, as bytes."""
+        """The place of one row, as bytes."""
         return self.places(np.array([row])).tobytes()
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """Where the stacks in these rows lie."""
+        """The places of the stacks in these rows, shape [n]: frame numbers and checksums."""
         places = np.empty(len(rows), self.place_dtype)
         places["frames"] = self.index.take(rows, 0)
         places["sums"] = self.sums.take(places["frames"])
         return places
 
     def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
-        """Say where the stacks in these rows lie; `settle` has to follow."""
+        """Set the places of the stacks in these rows, whose frames are in the files; `settle` has to be called next."""
         frames = self._frames_in(places)
         self.index[rows] = frames
         self.sums[frames] = places["sums"]
 
     def keep(self, save: str, places: NDArray[Any]) -> None:
-        """Let nothing be written over the frames in these places, until the save is gone."""
+        """Protect the frames in these places from being overwritten, as long as the save exists."""
         assert isinstance(self.frames, MappedRows)
         self.frames.keep(save, self._frames_in(places).ravel())
 
@@ -323,25 +323,25 @@ class FrameLeaf(ArrayLeaf):
         return frames
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """Whether a frame of the stacks in these rows is not what was stored."""
+        """True if a frame of the stacks in these rows differs from its checksum."""
         return super().damaged(np.unique(self.index.take(rows, 0)))
 
     def settle(self, rows: NDArray[np.int64]) -> None:
-        """Count how many of the stacks in these rows, the only ones, show each frame."""
+        """Mark exactly these rows as used: count the stacks that contain each frame, and free the other frames."""
         uses = np.bincount(self.index.take(rows, 0).ravel(), minlength=self.frames.size)
         self._uses = uses.tolist()
         self.frames.settle(np.flatnonzero(uses))
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """The frames of the stacks in these rows."""
+        """The gather job for the frames of the stacks in these rows."""
         return self.data, self.index.take(rows, 0)
 
     def finish(self, gathered: Any) -> Any:
-        """Stacks out of a tensor of frames, [B, depth, *frame_shape]."""
+        """Stacks of shape [B, *shape] from a tensor of frames, shape [B, depth, *frame_shape]."""
         return gathered.movedim(1, self.axis + 1).reshape(len(gathered), *self.shape)
 
     def spec(self) -> dict[str, Any]:
-        """How to make this leaf again, in JSON."""
+        """Description of this leaf without its values, as JSON."""
         shapes = {"shape": list(self.shape), "frame_shape": list(self.frame_shape)}
         return {"kind": "frames", "dtype": self.dtype.str, "depth": self.depth, "axis": self.axis, **shapes}
 
@@ -351,14 +351,14 @@ class FrameLeaf(ArrayLeaf):
         return {"frames": self.data.take(used, 0), "index": index.reshape(len(rows), self.depth).astype(np.int64)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """What `dump` would have given for some of its rows alone: no frame that no other row shows."""
+        """The result of `dump` for only some of its rows, with only their frames."""
         frames = expect(arrays, "frames", (len(arrays["frames"]), *self.frame_shape), self.dtype)
         index = expect(arrays, "index", (len(arrays["index"]), self.depth), np.int64).take(which, 0)
         used, index = first_seen(index)
         return {"frames": frames.take(used, 0), "index": index.reshape(len(which), self.depth).astype(np.int64)}
 
     def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Fill rows from what `dump` gave."""
+        """Fill rows from the result of `dump`."""
         index = expect(arrays, "index", (len(rows), self.depth), np.int64)
         count = len(arrays["frames"]) if "frames" in arrays else 0
         frames = expect(arrays, "frames", (count, *self.frame_shape), self.dtype)
@@ -379,7 +379,7 @@ class FrameLeaf(ArrayLeaf):
 
 
 def frames_of(value: Any) -> list[Any] | None:
-    """The arrays an object keeps in its list `_frames`, None if it is no such object."""
+    """The arrays that an object keeps in its list `_frames`, or None if it has none."""
     frames = getattr(value, "_frames", None)
     if isinstance(frames, list | tuple) and frames and all(isinstance(frame, np.ndarray) for frame in frames):
         return list(frames)
@@ -389,8 +389,9 @@ def frames_of(value: Any) -> list[Any] | None:
 def frame_leaf(rows: Rows, value: Any) -> FrameLeaf | None:
     """A column for values like this one, None if it is no stack of frames that are worth sharing.
 
-    An array counts as a stack if it is uint8, has at least three axes, the first no longer than 16, and frames of 256
-    bytes or more: a colour image stored that way costs nothing, a stack not recognised would cost its depth.
+    An array counts as a stack if it is uint8, has at least three axes, the first of length 2 to 16, and frames of 256
+    bytes or more. Treating a colour image as a stack costs nothing; a stack that is not recognised takes `depth` times
+    the memory.
     """
     array = as_array(value)
     if array is None:

@@ -1,4 +1,4 @@
-"""Columns of single values, their row numbers, and the way from rows to tensors on a device."""
+"""Columns of arrays and objects, management of their rows, and gathering of rows as tensors on a device."""
 
 import struct
 import zlib
@@ -10,19 +10,19 @@ import torch
 from numpy.typing import DTypeLike, NDArray
 
 _CHUNK_BYTES = 1 << 16
-_LARGEST_CHUNK = 1 << 16  # rows
+_LARGEST_CHUNK = 1 << 16  # in rows
 _LARGE_ROW_BYTES = 1 << 10
-#: What a leaf hands out for some rows: an array and the rows to take of it, or a finished list of objects.
+#: The gather job of a leaf for some rows: an array and the rows to take from it, or a finished list of objects.
 Job = tuple[NDArray[Any], NDArray[np.int64]] | list[Any]
 _SUM = struct.Struct("<I")
-#: Kinds of dtypes that tensors take.
+#: Kinds of NumPy dtypes that tensors support.
 NUMBERS = "biufc"
 _NO_TORCH_DTYPES = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 _ALIGNMENT = 64
 
 
 class Holder(Protocol):
-    """What has values in a row each."""
+    """Object with an array of values, one row each, and their checksums."""
 
     data: NDArray[Any]
     sums: Any
@@ -32,11 +32,11 @@ class Rows:
     """Arrays of one common length that grows a chunk at a time, and the list of their unused rows.
 
     Growing resizes the arrays in place (large ones are remapped rather than copied), so other objects may keep them,
-    but must not keep views of them. Row 0 is never handed out: links use it for "none".
+    but must not keep views of them. Row 0 is never used: links use it for "none".
 
     Attributes:
         free: Unused row numbers; take one with `free.pop()` after `reserve(1)`.
-        released: Where row numbers go that are not used any more; here the same list, so they are taken again at once.
+        released: List for row numbers that are no longer used; here it is the list `free`, so they are reused at once.
         size: Length of the arrays.
     """
 
@@ -47,7 +47,7 @@ class Rows:
         self._arrays: list[NDArray[Any]] = []
 
     def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-        """Add an array of zeros (of None, for objects) whose rows have this shape."""
+        """Add and return an array of zeros (of None, for objects) whose rows have this shape."""
         array = np.zeros((self.size, *shape), dtype)
         if array.dtype == object:
             array[...] = None
@@ -55,15 +55,15 @@ class Rows:
         return array
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        """Give `holder.data` an array for values, as `array`."""
+        """Set `holder.data` to a new array of zeros (of None, for objects) whose rows have this shape."""
         holder.data = self.array(shape, dtype)
 
     def sibling(self) -> "Rows":
-        """Other rows, whose values lie where those of these lie."""
+        """New rows with the same kind of storage."""
         return Rows()
 
     def reserve(self, count: int) -> None:
-        """Make sure that at least `count` rows are free."""
+        """Grow until at least `count` rows are free."""
         while len(self.free) < count:
             old = self.size
             self._resize(old + max(self._chunk(), count - len(self.free)))
@@ -77,7 +77,7 @@ class Rows:
                 array[old:] = None
 
     def take(self, count: int) -> NDArray[np.int64]:
-        """Take `count` rows at once."""
+        """Take `count` free rows and return their numbers, shape [count]."""
         if not count:
             return np.empty(0, np.int64)
         self.reserve(count)
@@ -86,14 +86,14 @@ class Rows:
         return np.array(taken, np.int64)
 
     def settle(self, used: NDArray[np.int64]) -> None:
-        """Say that these rows, and no others, are in use."""
+        """Mark exactly these rows as used."""
         unused = np.ones(self.size, np.bool_)
         unused[0] = False
         unused[used] = False
         self.free[:] = np.flatnonzero(unused)[::-1].tolist()
 
     def _chunk(self) -> int:
-        # Growing may copy, so small rows grow by an eighth; of large ones, such as images, less should lie unused.
+        # Growing may copy, so small rows grow by an eighth; large ones, such as images, grow less to waste less memory.
         row_bytes = self._row_bytes()
         part = self.size // (128 if row_bytes >= _LARGE_ROW_BYTES else 8)
         return min(max(part, _CHUNK_BYTES // max(row_bytes, 1), 4), _LARGEST_CHUNK)
@@ -103,18 +103,18 @@ class Rows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held by the arrays, unused rows included."""
+        """Bytes held by the arrays, including unused rows."""
         return sum(array.nbytes for array in self._arrays)
 
 
 def first_seen(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The different ones among some numbers in the order in which they come up, and where among them each one is.
+    """The distinct values among some numbers, in order of first occurrence, and the position of each number in them.
 
     Args:
-        numbers: Of any shape.
+        numbers: Numbers of any shape.
 
     Returns:
-        The different ones, [n]; for each number its place among them, in the shape of `numbers`.
+        The distinct values, shape [n]; for each number its position among them, in the shape of `numbers`.
     """
     different, first, place = np.unique(numbers, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -135,7 +135,7 @@ def as_array(value: Any) -> NDArray[Any] | None:
 
 
 def describe(value: Any) -> str:
-    """What a refused value is, for an error message."""
+    """Description of a refused value for an error message: its type, shape and dtype."""
     array = as_array(value)
     kind = type(value).__name__
     if array is None:
@@ -144,17 +144,17 @@ def describe(value: Any) -> str:
 
 
 class ArrayLeaf:
-    """Values of one shape and dtype, one row each.
+    """Column of values of one shape and dtype, one row each.
 
     Args:
-        rows: Whose rows.
+        rows: The rows of the column.
         shape: Shape of one value.
-        dtype: Its dtype.
+        dtype: Dtype of the values.
         strict: Refuse arrays of another dtype that cannot be cast without loss.
 
     Attributes:
         data: The values.
-        sums: Checksum of each row of `data`, where these are kept in files; else None.
+        sums: Checksum of each row of `data` if the values are in files, else None.
     """
 
     data: NDArray[Any]
@@ -170,12 +170,16 @@ class ArrayLeaf:
         """The value as an array of the column's shape and dtype.
 
         Raises:
-            ValueError: If it has another shape, or another dtype that cannot be cast without loss of kind.
+            ValueError: If it has another shape, or another dtype that cannot be cast (without loss, if `strict`).
         """
         return self._check(value, name, self.shape)
 
     def check_many(self, values: Any, count: int, name: str) -> NDArray[Any]:
-        """The same for `count` values, stacked or in a sequence; the result is stacked."""
+        """Check `count` values, stacked or in a sequence, and return them as one array, shape [count, *shape].
+
+        Raises:
+            ValueError: If they have another shape, or another dtype that cannot be cast (without loss, if `strict`).
+        """
         return self._check(values, name, (count, *self.shape))
 
     def _check(self, value: Any, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
@@ -183,8 +187,8 @@ class ArrayLeaf:
         if array is not None and array.shape == shape:
             if array.dtype == self.dtype:
                 return array
-            # Python numbers and lists have no dtype of their own; whoever passes arrays of observations has chosen one,
-            # which is cast only where nothing can be lost.
+            # Python numbers and lists have no dtype of their own. The dtype of an array of observations is a choice, so
+            # it is cast only where nothing can be lost.
             plain = not isinstance(value, np.ndarray | np.generic) and not _holds_arrays(value)
             casting: Any = "same_kind" if plain or not self.strict else "safe"
             if np.can_cast(array.dtype, self.dtype, casting):
@@ -198,7 +202,7 @@ class ArrayLeaf:
         raise ValueError(f"{name}: got {describe(value)}, expected {expected} as in the first step{hint}")
 
     def put(self, row: int, value: NDArray[Any], like: int) -> None:
-        """Store a checked value; `like` is the row of the value before it in its episode (0: there is none)."""
+        """Store a checked value; `like` is the row of the previous value of its episode, 0 for none."""
         self.data[row] = value
         if self.sums is not None:
             self.seal(row)
@@ -209,11 +213,11 @@ class ArrayLeaf:
         self.seal_many(rows)
 
     def same(self, row: int, value: NDArray[Any]) -> bool:
-        """Whether a row holds exactly this value, bit for bit."""
+        """True if a row holds exactly this value, bit for bit."""
         return bool(self.data[row].tobytes() == value.tobytes())
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """The same for each of several rows."""
+        """For each of several rows, True if it holds exactly its value, bit for bit, shape [n]."""
         stored = self.data.take(rows, 0)
         if not stored.size:
             return np.ones(len(rows), np.bool_)
@@ -222,66 +226,66 @@ class ArrayLeaf:
         return equal
 
     def drop(self, row: int) -> None:
-        """Say that a row is unused from now on."""
+        """Mark a row as unused."""
 
     def forget(self, row: int) -> None:
-        """Say that no value follows this row's in its episode."""
+        """Mark a row as the last one of its episode."""
 
-    # What a store in files asks for
+    # Checksums and places, for a store in files
 
     def seal(self, row: int) -> None:
-        """Note the checksum of a row of `data`, which has just been filled."""
+        """Compute the checksum of a row of `data` that has just been filled."""
         self.sums[row] = zlib.crc32(self.data[row : row + 1].data)
 
     def seal_many(self, rows: NDArray[np.int64]) -> None:
-        """The same for several rows; nothing where no checksums are kept."""
+        """Compute the checksums of several rows; does nothing if `sums` is None."""
         if self.sums is not None:
             for row in rows.tolist():
                 self.seal(row)
 
     @property
     def place_dtype(self) -> np.dtype[Any]:
-        """What has to be known of a row to find its value again and to know it for the same: here its checksum."""
+        """Dtype of a place, which identifies a stored value after a restart: here its checksum."""
         return np.dtype([("sum", "<u4")])
 
     def place(self, row: int) -> bytes:
-        """`places` of one row, as bytes."""
+        """The place of one row, as bytes."""
         return _SUM.pack(self.sums.item(row))
 
     def places(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """What `take_places` needs to find the values of these rows in the files again, shape [n]."""
+        """The places of the values of these rows for `take_places`, shape [n]."""
         places = np.empty(len(rows), self.place_dtype)
         places["sum"] = self.sums.take(rows)
         return places
 
     def take_places(self, rows: NDArray[np.int64], places: NDArray[Any]) -> None:
-        """Say that the values of these rows lie in the files already.
+        """Set the places of these rows, whose values are in the files already.
 
         Raises:
-            ValueError: If they cannot.
+            ValueError: If a place is not valid.
         """
         self.sums[rows] = places["sum"]
 
     def keep(self, save: str, places: NDArray[Any]) -> None:
-        """Say that a save needs what lies in these places; rows of this leaf are kept by whose rows they are."""
+        """Protect values in these places that are not in the leaf's own rows; `Rows` protects those rows."""
 
     def damaged(self, rows: NDArray[np.int64]) -> bool:
-        """Whether the value of one of these rows is not what was stored."""
+        """True if the value of one of these rows differs from its checksum."""
         return any(zlib.crc32(self.data[row : row + 1].data) != self.sums.item(row) for row in rows.tolist())
 
     def settle(self, rows: NDArray[np.int64]) -> None:
-        """Say that these rows, and no others, are in use."""
+        """Mark exactly these rows as used."""
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """What to gather for these rows."""
+        """The gather job for these rows."""
         return self.data, rows
 
     def finish(self, gathered: Any) -> Any:
-        """Turn what was gathered into values."""
+        """Turn the result of the gather job into values."""
         return gathered
 
     def spec(self) -> dict[str, Any]:
-        """How to make this leaf again, in JSON."""
+        """Description of this leaf without its values, as JSON."""
         return {"kind": "array", "shape": list(self.shape), "dtype": self.dtype.str, "strict": self.strict}
 
     def dump(self, rows: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
@@ -289,7 +293,7 @@ class ArrayLeaf:
         return {"data": self.data.take(rows, 0)}
 
     def select(self, arrays: Mapping[str, NDArray[Any]], which: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """What `dump` would have given for some of its rows alone.
+        """The result of `dump` for only some of its rows.
 
         Raises:
             ValueError: If the arrays do not fit.
@@ -297,7 +301,7 @@ class ArrayLeaf:
         return {"data": expect(arrays, "data", (len(arrays["data"]), *self.shape), self.dtype).take(which, 0)}
 
     def restore(self, rows: NDArray[np.int64], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Fill rows from what `dump` gave.
+        """Fill rows from the result of `dump`.
 
         Raises:
             ValueError: If the arrays do not fit.
@@ -307,18 +311,18 @@ class ArrayLeaf:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the arrays of `rows`."""
+        """Bytes held in addition to the arrays of `rows`."""
         return 0
 
 
 class ObjectLeaf(ArrayLeaf):
-    """Values that are no arrays, as they are; nothing is checked or copied."""
+    """Column of values that are no arrays; they are stored unchanged, without check or copy."""
 
     def __init__(self, rows: Rows) -> None:
         super().__init__(rows, (), object, strict=False)
 
     def check(self, value: Any, name: str) -> Any:
-        """The value itself."""
+        """The unchanged value."""
         return value
 
     def check_many(self, values: Any, count: int, name: str) -> Any:
@@ -328,32 +332,32 @@ class ObjectLeaf(ArrayLeaf):
         return np.fromiter(values, object, count)
 
     def same(self, row: int, value: Any) -> bool:
-        """Whether a row holds this very object; equality of unknown objects may be costly or undefined."""
+        """True if a row holds the identical object; equality of unknown objects may be costly or undefined."""
         return self.data[row] is value
 
     def same_many(self, rows: NDArray[np.int64], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """The same for each of several rows."""
+        """For each of several rows, True if it holds the identical object, shape [n]."""
         return np.array([self.data[row] is value for row, value in zip(rows, values, strict=True)], np.bool_)
 
     def drop(self, row: int) -> None:
-        """Let go of the object."""
+        """Drop the reference to the object."""
         self.data[row] = None
 
     def job(self, rows: NDArray[np.int64]) -> Job:
-        """The objects themselves."""
+        """The list of the objects."""
         objects: list[Any] = self.data[rows].tolist()
         return objects
 
     def spec(self) -> dict[str, Any]:
-        """How to make this leaf again, in JSON."""
+        """Description of this leaf without its values, as JSON."""
         return {"kind": "object"}
 
 
 def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
-    """The array of this name, if it has this shape and dtype.
+    """The array of this name, checked for shape and dtype.
 
     Raises:
-        ValueError: If it is missing or has not.
+        ValueError: If it is missing or has another shape or dtype.
     """
     array = arrays.get(name)
     if array is None:
@@ -368,9 +372,9 @@ def _holds_arrays(value: Any) -> bool:
 
 
 def to_tensors(jobs: Sequence[Job], device: torch.device | str) -> list[Any]:
-    """Gather rows of arrays as fresh tensors; lists of objects pass as they are.
+    """Gather rows of arrays as new tensors; lists of objects are returned unchanged.
 
-    For a CUDA device all rows are gathered into one page-locked buffer and travel in one copy.
+    For a CUDA device all rows are gathered into one page-locked buffer and transferred in one copy.
     """
     device = torch.device(device)
     if device.type == "cuda":

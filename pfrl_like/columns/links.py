@@ -1,4 +1,4 @@
-"""What comes after steps of a store: the next action, and all steps to the end of the episode."""
+"""Batch fields from linked steps of a store: stacked images, next actions, and the rest of the episode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -13,15 +13,15 @@ from pfrl_like.columns.field import Field
 from pfrl_like.columns.leaves import Job, to_tensors
 from pfrl_like.columns.steps import ENDED, Indices, Steps
 
-#: Stacks that end with the observations of steps, [N, ...], or with those after them if `following`.
+#: Function from steps to image stacks [N, ...] that end with their observations, or next observations if `following`.
 Stacks = Callable[..., NDArray[Any]]
 
 
 def stacks(store: Steps, n_frames: int) -> Stacks | None:
-    """What stacks a store's images; None if its observations are no arrays of three axes.
+    """A function that stacks a store's images; None if its observations are no arrays of three axes.
 
-    An image is stacked with those of the steps before it in its episode, as far as the store holds them; zeros stand
-    for the others.
+    An image is stacked with those of the preceding steps of its episode, as far as the store holds them; missing ones
+    are zeros.
     """
     obs = store.obs
     if obs is None or obs.structure != 0 or len(obs.leaves[0].shape) != 3:
@@ -36,7 +36,7 @@ def _stacked(store: Steps, n_frames: int, rows: Indices, *, following: bool = Fa
     if following:
         at, there = [store.next_row[rows], *at], there * 2
     while len(at) < n_frames:
-        step = store.predecessor[step]  # of what is not there, row 0, it is that row again
+        step = store.predecessor[step]  # the predecessor of row 0, "none", is row 0
         at.append(store.obs_row[step])
         there.append(step > ENDED)
     newest_first = slice(n_frames - 1, None, -1)
@@ -44,12 +44,12 @@ def _stacked(store: Steps, n_frames: int, rows: Indices, *, following: bool = Fa
 
 
 def joined_frames(obs: Field, at: Indices, there: NDArray[np.bool_]) -> NDArray[Any]:
-    """Arrays in some rows, joined along their first axis; zeros where there is none.
+    """Arrays of several rows, joined along their first axis; missing ones are zeros.
 
     Args:
-        obs: The arrays.
-        at: Their rows, [N, n], oldest first; any row where there is none.
-        there: Whether there is one, [N, n].
+        obs: The field of the arrays.
+        at: Their rows, shape [N, n], oldest first; any row for a missing one.
+        there: False for a missing one, shape [N, n].
     """
     frames: NDArray[Any] = obs.stacked(at.ravel())
     frames = frames.reshape(*at.shape, *frames.shape[1:])
@@ -58,9 +58,10 @@ def joined_frames(obs: Field, at: Indices, there: NDArray[np.bool_]) -> NDArray[
 
 
 def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any:
-    """The actions of the steps after these, [N, ...], as `Batch.next_action` holds them.
+    """The actions of the steps after these, shape [N, ...], for `Batch.next_action`.
 
-    Nothing is known of the action after an episode's last step, nor of that after a running one's newest.
+    The action after an episode's last step, or after the newest step of a running one, is unknown: NaN, or -1 for
+    integers.
     """
     assert store.action is not None
     following = store.successor[last]
@@ -76,7 +77,7 @@ def next_actions(store: Steps, last: Indices, device: torch.device | str) -> Any
 
 
 def packed(lengths: Indices) -> tuple[Indices, Indices]:
-    """Step and sequence of each row of sequences of these falling lengths, packed time first."""
+    """Time step and sequence number of each row of packed sequences (time first) of these non-increasing lengths."""
     time, sequence = np.nonzero(np.arange(lengths.max(initial=0))[:, None] < lengths)
     return time, sequence
 
@@ -89,15 +90,17 @@ def continuation(
     device: torch.device | str,
     observed: Callable[..., Any] | None = None,
 ) -> Continuation:
-    """The steps after these, as `Batch.continuation` holds them.
+    """The steps after these, for `Batch.continuation`.
 
     Args:
         store: The store.
         last: The steps.
-        horizon: How many steps after each of them, as far as its episode goes; steps have each other's, too.
+        horizon: Number of steps after each of them, at most to the end of its episode. Steps found for one of them
+            also continue the others, which may then have more than `horizon` steps.
         gamma: Discount factor per step.
-        device: Where the tensors go.
-        observed: As of `Columns.gather`.
+        device: Device of the tensors.
+        observed: Function that gives the observations of steps as tensors, or with `following=True` those after them;
+            None for the stored ones.
 
     Raises:
         ValueError: If the horizon is not positive.
@@ -121,14 +124,18 @@ def continuation(
 
 
 def _linked(store: Steps, last: Indices, horizon: float) -> tuple[Indices, Indices, Indices]:
-    """The steps after some, each once, and where among them stand the first one after each of those, and of these.
+    """The steps that follow those in `last`, each once, with links between them as positions among them, -1 for none.
 
-    -1 stands for none. What it costs depends on how many steps there are, not on the size of the store.
+    The cost depends on the number of steps, not on the size of the store.
+
+    Returns:
+        The following steps; for each step in `last` the position of its successor; for each following step the position
+        of its successor.
     """
-    place = store.spare_places.pop() if store.spare_places else np.empty(0, np.int64)  # of each step, -1 of all others
+    place = store.spare_places.pop() if store.spare_places else np.empty(0, np.int64)  # position by step, else -1
     if len(place) != store.steps.size:
         place = np.full(store.steps.size, -1)
-    first = np.maximum(store.successor[last], ENDED)  # after a running episode's newest step comes none yet
+    first = np.maximum(store.successor[last], ENDED)  # the newest step of a running episode has no successor yet
     found: list[Indices] = []
     count, step = 0, np.unique(first)
     step = step[step > ENDED]

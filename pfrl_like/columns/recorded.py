@@ -1,4 +1,4 @@
-"""A store over files that writes a record of every step, from which it can be made again."""
+"""A store with values in files and a record of every step, from which it can be rebuilt."""
 
 import json
 import struct
@@ -23,22 +23,22 @@ _ROW = struct.Struct("<q")
 
 
 class RecordedColumns(Columns):
-    """Columns whose observations and further columns lie in files; links, rewards and actions lie in memory.
+    """Columns with observations and extra columns in files; links, rewards and actions are in memory.
 
     Args:
-        open_file: Opens, or makes, the file of a name.
-        on_first: Called before the first step is stored, with the bytes that a step will take in the files.
+        open_file: Function that opens or makes the file of a name.
+        on_first: Called before the first step is stored, with the bytes that a row of observations takes in the files.
 
     Attributes:
-        records: What has happened since the list was last emptied. A record of a step has its action, and the rows and
-            checksums of everything else.
+        records: Records of the changes since the list was last emptied. The record of a step contains its reward and
+            action, and the rows and checksums of its observations and extra values.
     """
 
     def __init__(self, open_file: Callable[[str], GrowingFile], on_first: Callable[[int], None]) -> None:
         self._open_file = open_file
         self._on_first = on_first
         self.records: list[bytes] = []
-        self._numbers: dict[Any, int] = {}  # environments as records call them
+        self._numbers: dict[Any, int] = {}  # the number of each environment in records
         self._names: dict[int, Any] = {}
         super().__init__()
 
@@ -58,16 +58,16 @@ class RecordedColumns(Columns):
 
     @property
     def schema(self) -> tuple[int, int]:
-        """Changes when there are new columns, of which the records do not tell."""
+        """Number of extra columns and of fields in files; it changes with new columns, which records do not contain."""
         return len(self.extras), len(self.fields)
 
     def recycle(self) -> None:
-        """Say that the state on disk names no row that was released before now."""
+        """Free the released rows; the state on disk must no longer refer to them."""
         for rows in self._mapped_rows():
             rows.recycle()
 
     def keep_only(self, saves: Container[str]) -> None:
-        """Say which of the saves that `keep_places` told of are still there."""
+        """End the protection of rows by saves that are not among `saves`; `keep_places` began it."""
         for rows in self._mapped_rows():
             rows.keep_only(saves)
 
@@ -81,10 +81,12 @@ class RecordedColumns(Columns):
     def append(
         self, obs: Any, action: Any, reward: Any, next_obs: Any, terminal: bool, env_id: Any, extra: Mapping[str, Any]
     ) -> int:
-        """As in `Columns`, with a record.
+        """Store one step with a record and return its row; the caller has to call `end` at the end of the episode.
 
         Raises:
-            ValueError: Also if something is no array, or `env_id` cannot be written down.
+            ValueError: If a value has another structure, shape or dtype than in the first step, is no array, or
+                `env_id` cannot be written as JSON; nothing is stored.
+            TypeError: If the reward is no number.
         """
         if self.obs is None:
             self._refuse_objects({"obs": obs, "action": action})
@@ -112,7 +114,15 @@ class RecordedColumns(Columns):
         env_ids: Sequence[Any],
         extra: Mapping[str, Any],
     ) -> Indices:
-        """As in `Columns`, with a record of every step; refuses what `append` does."""
+        """Store one step of each of several environments with records; equals a call of `append` for each.
+
+        Returns:
+            The rows, shape [k].
+
+        Raises:
+            ValueError: If a value has another structure, shape or dtype than in the first step, is no array, there are
+                not k of each, or an `env_id` cannot be written as JSON; nothing is stored.
+        """
         columns = {name: extra[name] for name in extra if not self._is_known(name)}
         if self.obs is None:
             columns |= {"obs": obs, "action": action}
@@ -127,13 +137,13 @@ class RecordedColumns(Columns):
         return rows
 
     def end(self, env_id: Any) -> None:
-        """As in `Columns`, with a record."""
+        """End the running episode of an environment, with a record."""
         if env_id in self.running:
             self.records.append(_ENV.pack(_END, self._number(env_id)))
         super().end(env_id)
 
     def set_fields(self, obs: Field | None, action: Field | None) -> None:
-        """As in `Columns`; the first ones are announced."""
+        """Set the fields of observations and actions; the first time, `on_first` is called before."""
         if obs is not None and self.obs is None:
             assert isinstance(obs.rows, MappedRows)
             self._on_first(obs.rows.row_bytes)
@@ -161,7 +171,7 @@ class RecordedColumns(Columns):
     # Records
 
     def forget_names(self) -> None:
-        """Let the next records say anew which environments they mean."""
+        """Forget the numbers of environments; the next records name the environments again."""
         self._numbers.clear()
         self._names.clear()
 
@@ -186,23 +196,23 @@ class RecordedColumns(Columns):
         self.records.append(b"".join(parts))
 
     def _fields_of_a_step(self) -> list[Field]:
-        """The fields in files, as often as a step has a row of each: two observations, then the further columns."""
+        """The fields of the rows that a step refers to: twice the observations, then the extra columns."""
         assert self.obs is not None
         return [self.obs, *self.fields]
 
     def replay(self, record: bytes, check: bool) -> tuple[Any, int, bool] | None:
-        """Do again what a record tells of.
+        """Repeat the change that a record describes.
 
         Args:
             record: One of `records`.
             check: Compare the values in the files with their checksums.
 
         Returns:
-            The environment, the row of its new step, 0 if its episode ended, and whether that was terminal; None if
-            the record only gives a name.
+            The environment, the row of its new step (0 if its episode ended), and True if that step is terminal; None
+            if the record only names an environment.
 
         Raises:
-            ValueError: If the record does not fit, or a value is not the one that was stored.
+            ValueError: If the record does not fit the columns, or a value differs from its checksum.
         """
         if record[:1] == _STEP:
             return self._replay_step(record, check)

@@ -1,4 +1,4 @@
-"""The content of a store in parts: steps written once, and patches of what has changed since."""
+"""Saving a store in parts: segments of steps that are written once, and patches of later edits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -13,21 +13,21 @@ from pfrl_like.columns.state import dump, link_steps, refusing_misfits, used_obs
 from pfrl_like.columns.steps import ENDED, OPTIONAL, RUNNING, Indices, Running, Steps
 from pfrl_like.utils.checks import as_reward
 
-#: Which column of `Steps.edited` a key counts in; all others in the last one.
+#: Column of `Steps.edited` for each key; all other keys use the last one.
 _STATE, _NEXT_STATE, _VALUES = range(3)
 _OBSERVATIONS = {"state": _STATE, "next_state": _NEXT_STATE}
 
 
 def edit(store: Steps, row: int, changes: Mapping[str, Any], num_steps: int) -> None:
-    """Change values of a stored step, in every item that shows it.
+    """Change values of a stored step, in every item that contains it.
 
-    An observation gets a row of its own: the steps before and after, which may have shown the same one, keep theirs.
+    A changed observation gets a row of its own: the steps before and after, which may share the old one, keep it.
 
     Args:
         store: The store.
         row: The step.
         changes: New values by the keys of `Columns.transitions`.
-        num_steps: Steps per item, of which the terminal ones end the n-step returns.
+        num_steps: Steps per item; a changed terminal flag changes where the n-step returns end.
 
     Raises:
         ValueError: If a key is not one of this store, or a value does not fit its column; nothing is changed.
@@ -85,7 +85,7 @@ def _checked(store: Steps, name: str, value: Any) -> Any:
 
 
 def _stored(store: Steps, leaves: list[Any]) -> int:
-    """A row with an observation that no other one is compared with."""
+    """Store an observation in a row of its own, with which no later one is compared; returns the row."""
     assert store.obs is not None
     store.obs_rows.reserve(1)
     row = store.obs_rows.free.pop()
@@ -97,7 +97,7 @@ def _stored(store: Steps, leaves: list[Any]) -> int:
 def _put_state(store: Steps, row: int, at: int) -> None:
     store.link_back()
     before, previous = store.obs_row.item(row), store.predecessor.item(row)
-    if store.next_row.item(row) == before:  # which says that there is none
+    if store.next_row.item(row) == before:  # equal rows mean that there is no next observation
         store.next_row[row] = at
     store.obs_row[row] = at
     if not previous or store.next_row.item(previous) != before:
@@ -122,7 +122,7 @@ def _put_terminal(store: Steps, row: int, terminal: bool, num_steps: int) -> Non
     _look_for_missing_next(store, row)
     if num_steps > 1:
         store.link_back()
-        first = [row]  # of all windows with this step
+        first = [row]  # the first steps of all windows that contain this step
         while len(first) < num_steps and (previous := store.predecessor.item(first[-1])):
             first.append(previous)
         store.find_windows(np.array(first), num_steps)
@@ -138,18 +138,18 @@ def _mark(store: Steps, rows: Any, part: int) -> None:
     store.edited[rows, part] = store.edits
 
 
-# What changes of checkpoints that write every step once
+# Patches: the edits of steps that earlier checkpoints have written
 
 
 def changed_since(store: Steps, rows: Indices, since: Any) -> NDArray[np.bool_]:
-    """Which parts of steps (state, next state, anything else) have changed since an edit of this number, [n, 3]."""
+    """For each step, True for the parts (state, next state, other) edited after edit number `since`, shape [n, 3]."""
     if store.edited is None:
         return np.zeros((len(rows), 3), np.bool_)
     return store.edited.take(rows, 0) > np.reshape(since, (-1, 1))
 
 
 def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any]]:
-    """What `apply_patch` needs to change steps as they have been changed since edits of these numbers, [n].
+    """The changes of steps since edits of these numbers, shape [n], for `apply_patch`.
 
     Returns:
         Arrays for a file; none if nothing has changed.
@@ -174,7 +174,7 @@ def dump_patch(store: Steps, rows: Indices, since: Any) -> dict[str, NDArray[Any
 
 
 def apply_patch(store: Steps, rows: Indices, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Change these steps as `dump_patch` has found them changed, if it has; they count as changed by the last edit.
+    """Apply the changes from `dump_patch` to these steps; they count as changed by the store's last edit.
 
     Raises:
         ValueError: If an array is missing or does not fit.
@@ -213,26 +213,26 @@ def _chosen(rows: Indices, arrays: Mapping[str, NDArray[Any]], name: str) -> Ind
 
 Arrays = Mapping[str, NDArray[Any]]
 
-_NONE = -1  # in the place of the number of an observation
+_NONE = -1  # number of an observation that does not exist
 
 _COLUMNS: dict[str, Any] = {"reward": np.float64, "terminal": np.bool_}
 _COLUMNS |= dict.fromkeys(("obs_row", "next_row", "successor"), np.int64)
 
 
 def dump_segment(columns: Columns, rows: Indices) -> dict[str, NDArray[Any]]:
-    """What will never change about these steps, with their observations; links to other steps are left out."""
+    """The arrays of these steps and their observations, for a file written once; links to other steps are left out."""
     return dump(columns, rows, used_observations(columns, rows, ()))[1]
 
 
 def dump_table(
     columns: Columns, rows: Indices, bounds: Indices, since: Indices
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `join` needs beside the segments: links between them, running episodes, steps in no segment, and a patch.
+    """The input of `join` besides the segments: their links, running episodes, steps in no segment, and a patch.
 
     Args:
         columns: The store.
         rows: All its steps, in their order.
-        bounds: Where among them each segment begins, and where the last one ends.
+        bounds: Position among them at which each segment begins, and at which the last one ends.
         since: For each segment the number of edits that had been made when it was written.
     """
     loose = [run for run in columns.running.values() if columns.is_loose(run)]
@@ -260,7 +260,7 @@ def dump_table(
 
 
 def _pending(columns: Columns, run: Running, number: int) -> int:
-    """The number of the observation that a running episode waits for: 0 for its tail's next one, _NONE for none."""
+    """The number of a running episode's pending observation: 0 for the next one of its tail, _NONE for none."""
     if not columns.is_loose(run):
         return 0
     if run.pending:
@@ -271,19 +271,19 @@ def _pending(columns: Columns, run: Running, number: int) -> int:
 def join(
     header: Mapping[str, Any], arrays: Arrays, segments: Iterable[tuple[Arrays, int]]
 ) -> tuple[Columns, dict[str, NDArray[Any]]]:
-    """The store that was written in parts, its steps in rows 1, 2, ...
+    """A store rebuilt from its parts, with its steps in rows 1, 2, ...
 
     Args:
-        header: From `dump_table`.
-        arrays: From `dump_table`.
-        segments: What `dump_segment` gave for each segment, the oldest first, and how many of its steps, the last ones,
-            are still to be held.
+        header: The header that `dump_table` returned.
+        arrays: The arrays that `dump_table` returned.
+        segments: For each segment, oldest first, the result of `dump_segment` and the number of its last steps that
+            are still held.
 
     Returns:
-        The store, and the columns of its links, rewards and ends as `dump` gives them.
+        The store, and its links, rewards and terminal flags as arrays in the form of `dump`.
 
     Raises:
-        ValueError: If something is missing or does not fit.
+        ValueError: If an array is missing or does not fit.
     """
     with refusing_misfits():
         joint = _Joint(header, arrays)
@@ -295,12 +295,12 @@ def join(
 
 
 class _Joint:
-    """A store that grows by a part at a time.
+    """Builder of a store that adds one part at a time.
 
     Attributes:
         columns: The store.
-        links: Pairs of steps of different parts, the second of which follows the first, by their numbers.
-        shared: Whether the observation between them is one.
+        links: Numbers of step pairs of different parts, where the second step follows the first, shape [n, 2].
+        shared: True if both steps share the observation between them, shape [n].
     """
 
     def __init__(self, header: Mapping[str, Any], arrays: Arrays) -> None:
@@ -317,11 +317,11 @@ class _Joint:
                 extra.set_field(Field.from_spec(extra.rows, part["field"]))
         self._n_steps = 0
         self._parts: list[dict[str, NDArray[Any]]] = []
-        self._next_row: dict[int, int] = {}  # of the steps that links lead from
-        self._number = np.zeros(1, np.int64)  # rows of the last part's observations
+        self._next_row: dict[int, int] = {}  # next row of each step from which a link leads
+        self._number = np.zeros(1, np.int64)  # row of each observation of the last part
 
     def add(self, part: Arrays, count: int, further: Sequence[int] = ()) -> None:
-        """Take up the last `count` steps of a part, and some more of its observations."""
+        """Add the last `count` steps of a part, and the observations `further` of it."""
         length, before = len(part["reward"]), self._n_steps
         skipped = length - count
         if not 0 <= skipped <= length:
@@ -337,12 +337,12 @@ class _Joint:
         self._parts.append(own)
 
     def _within(self, side: int, count: int) -> NDArray[np.bool_]:
-        """Which links have this side among the next `count` steps."""
+        """For each link, True if the step on this side (0 or 1) is among the next `count` steps."""
         step = self.links[:, side] - self._n_steps
         return (step > 0) & (step <= count)
 
     def _add_observations(self, part: Arrays, own: Arrays, further: Sequence[int]) -> Indices:
-        """Store those observations of a part that are not there yet; returns the row of each."""
+        """Store the observations of a part that are not stored yet; returns the row of each by its number."""
         used = np.unique(np.concatenate([own["obs_row"], own["next_row"], np.array(further, np.int64)]))
         if len(used) and not 0 < used[0] <= used[-1] <= 2 * len(part["reward"]) + len(further):
             raise ValueError("a segment names observations that are not there")
@@ -356,14 +356,14 @@ class _Joint:
         return number
 
     def _add_values(self, part: Arrays, steps: Indices) -> None:
-        """Store actions and further columns of these steps of a part."""
+        """Store actions and extra columns of these steps of a part."""
         if self.columns.action is None:
             if len(steps):
                 raise ValueError("there are steps, but no observations")
             return
         rows = self.columns.action.add(part, "action", steps)
         for i, extra in enumerate(self.columns.extras.values()):
-            if f"extra/{i}/index" in part:  # else it has come later
+            if f"extra/{i}/index" in part:  # else the extra column is newer than the part
                 extra.add(part, f"extra/{i}", steps, rows)
 
     def finish(self) -> dict[str, NDArray[Any]]:

@@ -1,4 +1,4 @@
-"""The content of a store as a JSON header and named arrays, or as the rows of files that hold it, and back."""
+"""Saving and restoring a store as a JSON header and named arrays, with its values or with their rows in files."""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,11 +17,11 @@ from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running, Steps
 def dump(
     columns: Columns, rows: Indices, used: Indices | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """What `restore` needs to make the same store again.
+    """The content of a store for `restore`, as a JSON header and named arrays.
 
     Args:
         columns: The store.
-        rows: All its steps, or some of them, in the order in which they are to be numbered (from 1) in the copy.
+        rows: All its steps, or some of them, in the order of their numbers (from 1) in the copy.
         used: Rows of their observations, in their order in the copy; None finds them.
     """
     used = used_observations(columns, rows) if used is None else used
@@ -42,9 +42,9 @@ def dump(
 
 
 def used_observations(columns: Columns, rows: Indices, running: Iterable[Running] | None = None) -> Indices:
-    """The rows of the observations of these steps and of those that running episodes wait for, as they come up.
+    """The rows of the observations of these steps and of the pending ones of running episodes, by first occurrence.
 
-    So equal contents are dumped as equal arrays, wherever in the store they are.
+    This order makes equal contents equal arrays, independent of their rows in the store.
     """
     pending = [run.pending for run in (columns.running.values() if running is None else running) if run.pending]
     shown = np.stack([columns.obs_row[rows], columns.next_row[rows]], axis=1).ravel()
@@ -52,7 +52,7 @@ def used_observations(columns: Columns, rows: Indices, running: Iterable[Running
 
 
 def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The part of `dump` that tells of the steps; `new_obs` are the numbers that observations have in the copy."""
+    """The part of `dump` for the steps; `new_obs` maps rows of observations to their numbers in the copy."""
     new_step = np.zeros(columns.steps.size, np.int64)
     new_step[rows] = np.arange(1, len(rows) + 1)
     successor = columns.successor[rows]
@@ -80,10 +80,10 @@ def dump_steps(columns: Columns, rows: Indices, new_obs: Indices) -> tuple[dict[
 
 @contextlib.contextmanager
 def refusing_misfits() -> Iterator[None]:
-    """Within it a header and arrays are read that may be damaged.
+    """Turn errors that a damaged header or array causes inside the block into a `ValueError`.
 
     Raises:
-        ValueError: Instead of what comes of a header that is none.
+        ValueError: If the header or an array does not fit.
     """
     try:
         yield
@@ -92,11 +92,11 @@ def refusing_misfits() -> Iterator[None]:
 
 
 def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns | None = None) -> Columns:
-    """The store that `dump` described, its steps in rows 1, 2, ...
+    """A store rebuilt from the result of `dump`, with its steps in rows 1, 2, ...
 
     Args:
-        header: From `dump`.
-        arrays: From `dump`.
+        header: The header that `dump` returned.
+        arrays: The arrays that `dump` returned.
         columns: An empty store to be filled; None makes one.
 
     Raises:
@@ -123,13 +123,13 @@ def restore(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], colum
 def restore_steps(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, n_obs: int
 ) -> Indices:
-    """Take up what `dump_steps` gave, for observations in rows 1 to `n_obs`; returns the rows of the steps.
+    """Add the steps from `dump_steps`, with observations in rows 1 to `n_obs`; returns the rows of the steps.
 
     Raises:
         ValueError: If an array is missing or does not fit.
     """
     n_steps = int(header["n_steps"])
-    expect(arrays, "reward", (n_steps,), np.float64)  # before there is room for so many
+    expect(arrays, "reward", (n_steps,), np.float64)  # checked before memory for so many steps is taken
     steps = columns.steps.take(n_steps)
     link_steps(header, arrays, columns, steps, n_obs)
     return steps
@@ -138,7 +138,7 @@ def restore_steps(
 def link_steps(
     header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns, steps: Indices, n_obs: int
 ) -> None:
-    """As `restore_steps`, for steps 1, 2, ... that have these rows already.
+    """Fill and link the steps from `dump_steps`, for steps 1, 2, ... whose rows are taken already.
 
     Raises:
         ValueError: If an array is missing or does not fit.
@@ -171,7 +171,7 @@ def _numbers(arrays: Mapping[str, NDArray[Any]], name: str, count: int, low: int
 
 
 def id_to_json(env_id: Any) -> list[Any] | None:
-    """An environment's name as JSON, None if it is neither integer nor string nor a tuple of such."""
+    """An environment's id as JSON, None if it is neither an integer nor a string nor a tuple of these."""
     if isinstance(env_id, int | np.integer) and not isinstance(env_id, bool):
         return ["one", int(env_id)]
     if isinstance(env_id, str):
@@ -182,7 +182,7 @@ def id_to_json(env_id: Any) -> list[Any] | None:
 
 
 def id_from_json(value: Any) -> Any:
-    """The name that `id_to_json` wrote."""
+    """The environment's id that `id_to_json` converted."""
     kind, name = value
     return tuple(name) if kind == "tuple" else name
 
@@ -194,7 +194,7 @@ def _env_ids(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> l
 
 
 def dump_places(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """As `dump`, with the rows and checksums of observations and of further columns instead of their values."""
+    """The content of a store like `dump`, but with rows and checksums of observations and extras instead of values."""
     header, arrays = dump_steps(columns, rows, np.arange(columns.obs_rows.size))
     header |= {"obs": None, "action": None, "extras": []}
     if columns.obs is not None and columns.action is not None:
@@ -212,7 +212,7 @@ def dump_places(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict[s
 
 
 def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
-    """Fill an empty store over the files with what `dump_places` gave; nothing looks at the values yet.
+    """Fill an empty store over the files from the result of `dump_places`; the values are not checked.
 
     Raises:
         ValueError: If an array is missing or does not fit, or the files are too short.
@@ -239,7 +239,7 @@ def restore_places(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
 
 
 def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Let nothing be written into the rows that `dump_places` has named, until `keep_only` leaves out this save.
+    """Protect the rows in the result of `dump_places` from being overwritten, until `keep_only` omits this save.
 
     Raises:
         ValueError: If an array does not fit.
@@ -256,10 +256,10 @@ def keep_places(columns: Columns, save: str, arrays: Mapping[str, NDArray[Any]])
 
 
 def settle(columns: Columns, rows: Indices, check: bool = False) -> None:
-    """Say that these steps, and no others, are held.
+    """Mark exactly these steps as held.
 
     Raises:
-        ValueError: If, with `check`, one of their values is not what was stored.
+        ValueError: If, with `check`, one of their values differs from its checksum.
     """
     columns.steps.settle(rows)
     parts = [("obs", columns.obs, columns.obs_rows, used_observations(columns, rows))]
@@ -302,9 +302,9 @@ def _places_in(leaf: ArrayLeaf, arrays: Mapping[str, NDArray[Any]], name: str, c
 
 
 class SharedRows(Rows):
-    """Rows whose values lie in an array of somebody else's, a mapped file for instance, from row 0 on.
+    """Rows whose values are in a shared array, a mapped file for instance, from row 0 on.
 
-    Nothing is written there: the first row that is taken has everything copied into an array of their own.
+    The shared array is never written to: when the first row is taken, its content is copied to an array of its own.
 
     Args:
         values: The values, shape [n, ...].
@@ -319,11 +319,11 @@ class SharedRows(Rows):
         self._store: Steps | None = None
 
     def values(self, holder: Holder, shape: tuple[int, ...], dtype: DTypeLike) -> None:
-        """Let `holder` have the array."""
+        """Set `holder.data` to the shared array."""
         self._holder, holder.data = holder, self._values
 
     def serve(self, store: Steps) -> None:
-        """Say which store has to be told when the values move to an array of their own."""
+        """Set the store whose fields are refreshed when the values are copied to an array of their own."""
         self._store = store
 
     def _resize(self, size: int) -> None:
@@ -332,7 +332,7 @@ class SharedRows(Rows):
             own[:] = self._values
             self._holder.data = own
             self._arrays.append(own)
-            self.free[:0] = [row for row in self.released if row]  # row 0 stands for none where a next row is awaited
+            self.free[:0] = [row for row in self.released if row]  # row 0 is not reused: links use it for "none"
             self.released = self.free
             self._holder = None
             if self._store is not None:
@@ -344,6 +344,6 @@ class SharedRows(Rows):
 
 
 def shared_field(values: NDArray[Any]) -> Field:
-    """A field of plain values, shape [n, ...], that are in rows 0 to n - 1 without having been copied."""
+    """A field of plain values, shape [n, ...], in rows 0 to n - 1, without a copy."""
     rows = SharedRows(values)
     return Field(rows, 0, [ArrayLeaf(rows, values.shape[1:], values.dtype, strict=True)])

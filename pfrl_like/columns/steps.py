@@ -1,4 +1,4 @@
-"""What a store of steps is made of: its columns, what they accept, and where each running episode stands."""
+"""The base of a store of steps: its columns, the checks of new values, and the state of running episodes."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ from pfrl_like.columns.leaves import Rows
 
 Indices = NDArray[np.int64]
 
-ENDED = 0  # successor of an episode's last step: row 0, which has reward 0 and is its own successor
+ENDED = 0  # successor of an episode's last step: row 0 has reward 0 and is its own successor
 RUNNING = -1  # successor of a running episode's newest step
 
 _RESERVED = ("state", "obs", "action", "reward", "next_state", "next_obs", "is_state_terminal", "weight")
-#: May come with some steps only: not every next action is known, and an environment may tell of masks when it matters.
+#: Extras that steps may lack: not every next action is known, and an environment may give masks only when they matter.
 OPTIONAL = {"next_action", "action_mask", "next_action_mask"}
 #: Types of numbers that need no check before they enter a column of this dtype.
 _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
@@ -29,12 +29,12 @@ _NUMBER_TYPES: dict[Any, tuple[type, ...]] = {
 
 @dataclasses.dataclass(eq=False, slots=True)
 class Running:
-    """Where the running episode of one environment stands.
+    """State of the running episode of one environment.
 
     Attributes:
-        tail: Its newest step, 0 if that one has been released.
+        tail: Row of its newest step, 0 if that step has been released.
         pending: Row of the newest step's next observation, 0 if it has none.
-        waiting: For the user of the store: steps that have not become samplable yet.
+        waiting: For the user of the store: steps that cannot be sampled yet.
     """
 
     tail: int = 0
@@ -43,27 +43,28 @@ class Running:
 
 
 class Steps:
-    """Columns of steps and of observations, with the checks that everything passes on its way in.
+    """Columns of steps and of observations, with the checks of new values.
 
     Attributes:
         running: The running episode of each environment that has one.
         reward, terminal, obs_row, next_row, successor: Step columns. `next_row` equals `obs_row` where no next
             observation was given.
-        lookahead: A step column, once `set_windows` was called: after how many steps the n-step item that begins here
-            bootstraps, 0 if it does not because it ends in a terminal state.
-        window_end: Likewise: last step of that item.
-        window_steps: What `find_windows` was last called for, 1 before.
-        predecessor: A step column, once `link_back` was called: row of the step before in the episode, 0 if it is the
-            first one or the store does not hold that one any more.
-        releases: A step column, once somebody remembers rows (`count_releases`): how often each was released.
-        edits: How many times stored steps were changed (`segments.edit`).
-        edited: A step column of three, once a step was changed: the number of the last change of its state, of its next
-            state, and of anything else; 0 for none.
-        has_inner_ends: Whether a step that is not the last of its episode may be terminal, because of a change.
+        lookahead: A step column, filled by `set_windows`: number of steps after which the n-step item that begins here
+            bootstraps, 0 if it ends in a terminal state and does not bootstrap.
+        window_end: A step column, filled by `set_windows`: last step of the n-step item that begins here.
+        window_steps: Number of steps of the last call of `find_windows`, 1 before.
+        predecessor: A step column, filled once `link_back` was called: row of the previous step of the episode, 0 if
+            this is the first one or the store no longer holds the previous one.
+        releases: A step column, filled once `count_releases` was called: number of releases of each row since then.
+        edits: Number of changes of stored steps (`segments.edit`).
+        edited: A step column of three, filled once a step was changed: the number of the last change of its state, of
+            its next state, and of its other values; 0 for none.
+        has_inner_ends: True if, because of a change, a step that is not the last of its episode may be terminal.
         obs, action: Fields of nested values, None before the first step.
-        extras: Further columns by name.
-        names: Those that every step has to bring, None before the first step.
-        plain, plain_action: The arrays of observations and actions where each is a single array or number.
+        extras: Extra columns by name.
+        names: Names of the extras that every step has to have, None before the first step.
+        plain, plain_action: The arrays of observations and of actions if each value is a single array or number, else
+            None.
     """
 
     def __init__(self) -> None:
@@ -85,7 +86,7 @@ class Steps:
         self.extras: dict[str, Extra] = {}
         self.names: set[str] | None = None
         self.spare_places: list[Indices] = []  # columns of -1, each used by one caller at a time
-        self.lacks_next = False  # whether a step without next observation and without end was ever stored
+        self.lacks_next = False  # True once a step that is not terminal was stored without a next observation
         self.set_fields(None, None)
 
     def new_rows(self, name: str) -> Rows:
@@ -93,12 +94,12 @@ class Steps:
         return Rows()
 
     def add_extra(self, name: str) -> Extra:
-        """A further column."""
+        """Add an extra column."""
         extra = self.extras[name] = Extra(self.steps, name, self.new_rows(f"extra{len(self.extras)}"))
         return extra
 
     def set_fields(self, obs: Field | None, action: Field | None) -> None:
-        """Say what observations and actions are made of."""
+        """Set the fields of observations and actions."""
         self.obs, self.action = obs, action
         self.plain = obs.plain if obs else None
         self.plain_action = action.plain if action else None
@@ -108,7 +109,7 @@ class Steps:
         self._action_types = _NUMBER_TYPES.get(self._action_dtype, ()) if self._action_shape == () else ()
 
     def _checked(self, obs: Any, action: Any, next_obs: Any, extra: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Leaves of the observations and the action (the arrays themselves where they are plain)."""
+        """The checked leaves of the observations and the action, or their single arrays where they are plain."""
         self._check_names(extra)
         obs_field, action_field = self.obs, self.action
         if obs_field is None:
@@ -139,7 +140,7 @@ class Steps:
         self._check_names(extra)
         new = [name for name in extra if name not in self.extras]
         for name in new:
-            Extra(Rows(), name).check_many(extra[name])  # refuses before there is a column
+            Extra(Rows(), name).check_many(extra[name])  # checked before the column is added
         for name in new:
             self.add_extra(name)
         return {name: self.extras[name].check_many(values) for name, values in extra.items()}
@@ -198,7 +199,7 @@ class Steps:
         at: Indices,
         next_at: Indices,
     ) -> None:
-        """Make these rows the newest steps of so many running episodes."""
+        """Make these rows the newest steps of the running episodes, one each."""
         self.reward[rows] = reward
         self.terminal[rows] = terminal
         self.obs_row[rows] = at
@@ -212,7 +213,7 @@ class Steps:
             run.tail, run.pending = row, pending
 
     def set_windows(self, rows: int | Sequence[int] | Indices, end: Any, length: Any) -> None:
-        """Say where the n-step items that begin in these rows end, and how many steps they have."""
+        """Set the last step and the length in steps of the n-step items that begin in these rows."""
         if not len(self.window_end):
             self.window_end, self.lookahead = self.steps.array((), np.int64), self.steps.array((), np.int64)
         self.window_end[rows] = end
@@ -220,7 +221,7 @@ class Steps:
         self.lookahead[rows] = length * ~ended
 
     def _end_in_windows(self, rows: int | Sequence[int] | Indices, length: Any) -> Any:
-        """Whether a step of the window is terminal, for windows of these lengths that begin in these rows."""
+        """For each window of this length that begins in this row, True if one of its steps is terminal."""
         step, ended = np.array(rows), np.zeros(np.shape(rows), np.bool_)
         for i in range(np.max(length, initial=0)):
             ended |= self.terminal[step] & (i < np.asarray(length))
@@ -228,7 +229,7 @@ class Steps:
         return ended
 
     def find_windows(self, rows: Indices, num_steps: int) -> None:
-        """Call `set_windows` for complete items, by following the successors."""
+        """Call `set_windows` for the items of up to `num_steps` steps that begin in these rows, by their successors."""
         self.window_steps = num_steps
         end = step = rows
         length = np.ones(len(rows), np.int64)
@@ -239,7 +240,7 @@ class Steps:
         self.set_windows(rows, end, length)
 
     def link_back(self) -> None:
-        """Know the step before each one, from now on."""
+        """Fill `predecessor`, which is kept up to date from then on."""
         if len(self.predecessor):
             return
         self.predecessor = self.steps.array((), np.int64)
@@ -249,38 +250,38 @@ class Steps:
         self.predecessor[self.successor[rows]] = rows
 
     def note_inner_ends(self, rows: Indices) -> None:
-        """Find `has_inner_ends`, of a store that holds these steps."""
+        """Compute `has_inner_ends` of a store that holds these steps."""
         self.has_inner_ends = bool((self.terminal[rows] & (self.successor[rows] != ENDED)).any())
 
     def count_releases(self) -> Indices:
-        """`releases`, which is kept from now on."""
+        """Return `releases`, which is kept up to date from the first call on."""
         if self.releases is None:
             self.releases = self.steps.array((), np.int64)
         return self.releases
 
     def is_loose(self, run: Running) -> bool:
-        """Whether the observation that a running episode waits for is not, or no longer, the next one of its tail."""
+        """True if the pending observation of a running episode is not the next observation of its tail."""
         return not run.tail or self.next_row.item(run.tail) != run.pending
 
     def refuse_missing_next(self, rows: Indices) -> None:
-        """Refuse steps that cannot be learnt from, because they are not terminal and lead to nothing.
+        """Refuse steps that are not terminal and have no next observation, since they give no bootstrapped target.
 
         Raises:
-            ValueError: If there are such among them.
+            ValueError: If one of the steps is such a step.
         """
         lacking = (self.next_row[rows] == self.obs_row[rows]) & ~self.terminal[rows]
         if lacking.any():
             raise ValueError("next_state: None came for a step that was not terminal, so that it cannot be learnt from")
 
     def continues(self, env_id: Any, obs: Any) -> bool:
-        """Whether an observation equals the next observation of the newest step of this environment."""
+        """True if an observation equals the next observation of the newest step of this environment."""
         run = self.running.get(env_id)
         if run is None or self.obs is None or not run.pending:
             return False
         return self.obs.same(run.pending, self.obs.check(obs, "obs"))
 
     def end(self, env_id: Any) -> None:
-        """Say that the running episode of an environment is over."""
+        """End the running episode of an environment."""
         run = self.running.pop(env_id, None)
         if run is None:
             return
@@ -292,7 +293,7 @@ class Steps:
             self.successor[run.tail] = ENDED
 
     def free_observation(self, row: int) -> None:
-        """Say that nothing shows an observation any more."""
+        """Free an observation to which no step refers."""
         assert self.obs is not None
         self.obs.drop(row)
         self.obs_rows.released.append(row)

@@ -1,7 +1,4 @@
-"""The shape of a nested value: which dicts and tuples it is made of, with its leaves numbered in order.
-
-And many values as a list, however they are nested or stacked.
-"""
+"""Structures of nested values (dicts and tuples with numbered leaves), and conversion to and from them."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,12 +10,12 @@ Structure = int | dict[Any, Any] | tuple[Any, ...]
 
 
 class ReadOnlyDict(dict[Any, Any]):
-    """A dict of values that were copied out of a store: changing it would change nothing there, and is refused.
+    """A read-only dict of values that were copied out of a store; changes would not reach the store and are refused.
 
     Copies of it (`dict(d)`, `{**d}`, `copy.deepcopy(d)`) are ordinary dicts.
 
     Attributes:
-        way_out: What errors say that is done instead.
+        way_out: Advice in the error message on how to change the stored values instead.
     """
 
     way_out: ClassVar[str] = (
@@ -26,7 +23,11 @@ class ReadOnlyDict(dict[Any, Any]):
     )
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused."""
+        """Refuse a change.
+
+        Raises:
+            TypeError: Always.
+        """
         raise TypeError(f"this dict, with keys {list(self)}, is a read-only copy of what is stored; {self.way_out}")
 
     __setitem__ = __delitem__ = __ior__ = _refuse
@@ -106,7 +107,7 @@ def to_json(structure: Structure) -> Any:
 
 
 def from_json(value: Any) -> Structure:
-    """The structure that `to_json` wrote."""
+    """The structure that `to_json` converted."""
     if isinstance(value, int):
         return value
     if "tuple" in value:
@@ -115,10 +116,10 @@ def from_json(value: Any) -> Structure:
 
 
 def rows_of(values: Any, count: int, name: str) -> list[Any]:
-    """A list of `count` values that came as a list, a tuple, a stacked array, or a dict or tuple of stacks.
+    """A list of `count` values from a list, a tuple, a stacked array, or a dict or tuple of stacks.
 
     Raises:
-        ValueError: If they are not `count`.
+        ValueError: If their number is not `count`.
     """
     if isinstance(values, Mapping):
         parts = {key: rows_of(part, count, f"{name}[{key!r}]") for key, part in values.items()}

@@ -1,4 +1,4 @@
-"""What is asked after the fact: traces of runs, crashes made again, programs started again."""
+"""Analysis of recorded runs: traces and their comparison, and replay of crashes."""
 
 from pfrl_like.debug.crash_replay import replay_crash
 

@@ -1,7 +1,8 @@
-"""The record of an update that was refused, `crash-<t>/` in the run directory, and making the update again.
+"""Crash records of refused updates, `crash-<t>/` in the run directory, and replay of these updates.
 
-It holds the agent as `save` saves it, `batch.pt`, `gradients.pt` and, written last, `crash.json`: the error, where
-the numbers went wrong, the random streams before the update, and the circumstances.
+A record contains the agent in the form of `save`, `batch.pt`, `gradients.pt` and, written last, `crash.json`: the
+error, the first part with numbers that are not finite, the random streams before the update, and the environment record
+of the run.
 """
 
 import contextlib
@@ -26,20 +27,20 @@ from pfrl_like.runs.secrets import MASK, masked_text
 from pfrl_like.storage import atomic_write, dump_json, load_tensors, make_directory, read_json, tensor_writer
 from pfrl_like.storage.atomic import refused
 
-#: Names in a record.
+#: Names of the files in a record.
 AGENT, BATCH, GRADIENTS, CRASH = "agent", "batch.pt", "gradients.pt", "crash.json"
-_LARGEST = 1 << 24  # of crash.json and of an answer, in bytes
+_LARGEST = 1 << 24  # largest size of crash.json and of an answer, in bytes
 
 
 def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: logging.Logger) -> None:
-    """Leave what is known of a refused update in a run directory; nothing if the error is another one.
+    """Write the crash record of a refused update into a run directory; does nothing for other errors.
 
     Args:
-        error: What ended training.
-        agent: What refused the update; only its batch, `bad_batch-<t>.pt`, is written of one without `diagnose`.
-        t: Step.
+        error: The exception that ended training; only a `NonFiniteError` with a batch is recorded.
+        agent: The agent that refused the update; without a method `diagnose` only `bad_batch-<t>.pt` is written.
+        t: Step of the run.
         outdir: Run directory.
-        logger: Told where it is.
+        logger: Logger of the paths of the files.
     """
     batch = error.batch if isinstance(error, NonFiniteError) else None
     if not isinstance(batch, Batch):
@@ -56,7 +57,7 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
     not_saved = None
     try:
         agent.save(os.path.join(folder, AGENT))
-    except PfrlLikeError as failure:  # such as a parameter that is not finite
+    except PfrlLikeError as failure:  # for instance a parameter that is not finite
         not_saved = masked_text(str(failure))
     found = agent.diagnose(batch, streams)
     for name, content in ((BATCH, tensors), (GRADIENTS, found.gradients)):
@@ -74,14 +75,15 @@ def record_crash(error: BaseException, agent: Any, t: int, outdir: str, logger: 
 
 
 def replay_crash(agent: Any, directory: str | os.PathLike[str]) -> Any:
-    """Make an update again that was refused in a run.
+    """Repeat an update that was refused in a run.
 
     Args:
-        agent: An agent made as that of the run was; it becomes what that one was, and is not changed by the update.
+        agent: An agent made like that of the run; its state is loaded from the record, and the update does not change
+            it.
         directory: The record, `crash-<t>` in the run directory.
 
     Returns:
-        A `Diagnosis`, whose `error` is what the update says now; None if it was not refused this time.
+        A `Diagnosis`; its `error` is the error of the repeated update, or None if it was not refused this time.
 
     Raises:
         CheckpointError: If the record is damaged, or is that of another agent.
@@ -100,20 +102,20 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of `crash.json`.
 
     Raises:
-        CheckpointError: If there is none, or it is damaged.
+        CheckpointError: If the file is missing or damaged.
     """
     return read_json(os.path.join(directory, CRASH), _LARGEST)
 
 
 def described(found: Any) -> dict[str, Any]:
-    """A `Diagnosis` as JSON takes it, of the gradients their norms."""
+    """A `Diagnosis` as JSON, with the norms of the gradients."""
     gradients = {name: _size(grad) for name, grad in found.gradients.items()}
     again = None if found.error is None else masked_text(found.error)
     return {"error_again": again, "layer": found.layer, "parameters": found.parameters, "gradients": gradients}
 
 
 def in_words(record: Mapping[str, Any]) -> str:
-    """What a person wants to know first: where the numbers went wrong."""
+    """A sentence that names the first layer, parameters or gradients with numbers that are not finite."""
     layer, parameters = record["layer"], record["parameters"]
     bad = [name for name, size in record["gradients"].items() if size["not_finite"]]
     if parameters:
@@ -135,7 +137,7 @@ def _size(gradient: torch.Tensor) -> dict[str, Any]:
 
 
 def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
-    """What a minibatch holds, as tensors that load without unpickling code; columns of objects are left out."""
+    """The fields of a minibatch as tensors that load without unpickling code; columns of objects are left out."""
     tensors = {}
     for field in dataclasses.fields(batch):
         value = getattr(batch, field.name)
@@ -150,7 +152,7 @@ def _tensors_of(batch: Batch | Continuation) -> dict[str, Any]:
 def _read_batch(path: str) -> Batch:
     tensors = load_tensors(path)
     with refused(path, "holds no minibatch that could be learnt from"):
-        if "future" in tensors:  # its name in records of before
+        if "future" in tensors:  # name of the field in older records
             tensors["continuation"] = tensors.pop("future")
         if "continuation" in tensors:
             tensors["continuation"] = Continuation(**tensors["continuation"])
@@ -158,16 +160,16 @@ def _read_batch(path: str) -> Batch:
 
 
 def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
-    """Refuse to start what a file of somebody else names; say what is started.
+    """Print the program that is about to be started; refuse it if another user's file names it.
 
     Args:
         path: The file.
-        record: What it holds.
-        advice: What to do if it is somebody else's.
+        record: The content of the file.
+        advice: End of the error message: what to do with another user's file.
 
     Raises:
-        CheckpointError: If it is.
-        RerunError: As `command_of`.
+        CheckpointError: If the file belongs to another user.
+        RerunError: If the command line has secrets, which are not recorded.
     """
     command = shlex.join(command_of(record))
     if hasattr(os, "getuid") and os.stat(path).st_uid != os.getuid():
@@ -175,31 +177,33 @@ def check_owner(path: str, record: Mapping[str, Any], advice: str) -> None:
     print(f"starting {command} in {record['directory']}", file=sys.stderr)
 
 
-_LAST_WORDS = 2000  # bytes of what a program that failed has printed
+_LAST_WORDS = 2000  # bytes of a failed program's output that are shown
 
 
 class RerunError(PfrlLikeError, RuntimeError):
-    """A program that was started again and did not do what it was started for."""
+    """Raised if a program that was started again fails, or ends before it has done its task."""
 
 
 def checkpoint() -> str | None:
-    """The checkpoint that training has to go on from, which belongs to a run that nothing is written into.
+    """The checkpoint from which a rerun resumes training; None if the program begins as usual.
 
-    None for one that begins as the program says.
+    Nothing is written into the run of this checkpoint.
     """
     order = ordered()
     return None if order is None else order.checkpoint or None
 
 
 def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
-    """Whether a run is none of this program's business; the one that it was started for to replay a crash ends it.
+    """True if this process should skip the run, since it was started again for another one.
+
+    If the process was started to replay a crash of this run, the crash is replayed and the process ends.
 
     Args:
         agent: The agent of the run.
-        outdir: Its directory.
+        outdir: Run directory.
 
     Raises:
-        SystemExit: Once the order has been carried out.
+        SystemExit: Once the crash has been replayed.
     """
     order = ordered()
     if order is None:
@@ -214,13 +218,13 @@ def is_passed_over(agent: Any, outdir: str | os.PathLike[str]) -> bool:
 
 
 def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: Sequence[str] = ()) -> dict[str, Any]:
-    """Start the program of a run again, in the circumstances that its record tells, and return what it found.
+    """Start the program of a run again to replay a crash, with the recorded settings, and return its answer.
 
     Args:
-        record: What `circumstances` gave.
-        outdir: Directory of the run.
-        crash: See `Order`.
-        command: What to start instead of the program that the record names.
+        record: The result of `circumstances`.
+        outdir: Run directory.
+        crash: Record of the refused update that is to be repeated.
+        command: Command line to start instead of the recorded one.
 
     Raises:
         RerunError: If it cannot be started, or ends without an answer.
@@ -239,11 +243,11 @@ def start_again(record: Mapping[str, Any], outdir: str, *, crash: str, command: 
 
 
 def train_again(record: Mapping[str, Any], order: Order) -> None:
-    """Start the program of a run again, which trains as far as it is told; what it leaves is in `order.diverted`.
+    """Start the program of a run again to repeat a part of its training; its run directory is `order.diverted`.
 
     Args:
-        record: What `circumstances` gave.
-        order: How far. `scratch` is made; what the program prints goes there, too.
+        record: The result of `circumstances`.
+        order: The part of the training to repeat. Its `scratch` directory is made, and gets the program's output.
 
     Raises:
         RerunError: If it cannot be started, or ends before it trains.
@@ -261,7 +265,7 @@ def train_again(record: Mapping[str, Any], order: Order) -> None:
 def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (), **streams: Any) -> int:
     """Run a program with an order; returns its exit code."""
     started = command_of(record, command)
-    set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # and no others
+    set_then = {name: value for name, value in record["settings"].items() if name in VARIABLES}  # only these are set
     now = {name: value for name, value in os.environ.items() if name not in set_then}
     then = {name: value for name, value in set_then.items() if isinstance(value, str)}
     env = {**now, **then, VARIABLE: order.to_text()}
@@ -272,15 +276,15 @@ def _start(record: Mapping[str, Any], order: Order, command: Sequence[str] = (),
 
 
 def place_of(record: Mapping[str, Any], outdir: str) -> str:
-    """The run directory that the program of a record has written into; the run may have been moved since."""
+    """The run directory into which the recorded program wrote; the run may have been moved since."""
     return os.path.realpath(record.get("outdir") or outdir)
 
 
 def command_of(record: Mapping[str, Any], command: Sequence[str] = ()) -> list[str]:
-    """What is started again for a record, if nothing else is asked for.
+    """The command line to start again: `command`, or the recorded one.
 
     Raises:
-        RerunError: If that has secrets, which are not recorded.
+        RerunError: If the recorded command line has secrets, which are not recorded.
     """
     started = [*command] or [sys.executable, *record["started_as"][1:]]
     if not command and any(MASK in argument for argument in started):

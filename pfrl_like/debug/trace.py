@@ -1,8 +1,8 @@
-"""The trace of a run: what it saw, did, got and learnt at every step as numbers that tell two runs apart.
+"""The trace of a run: checksums of its actions, observations, rewards and losses at every step, to compare two runs.
 
-`trace.bin` has a record of one size for every tick of the loop: the step, and four rolling checksums, of actions,
-observations, rewards and losses so far. Once two runs differ, so do all their later records. `trace.jsonl` has a line
-for the start and every checkpoint, with the checksum of every tensor that the agent saves.
+`trace.bin` has a record of fixed size for every tick of the loop: the step, and four rolling checksums of all actions,
+observations, rewards and losses so far. Once two runs differ, all their later records differ, too. `trace.jsonl` has a
+line for the start and every checkpoint, with the checksum of every tensor that the agent saves.
 """
 
 import contextlib
@@ -23,35 +23,35 @@ from pfrl_like.runs.loop import Clock
 from pfrl_like.storage import AppendedFile, sync_file
 from pfrl_like.storage.plain_tensors import checksum
 
-#: Its files, and what a record says.
+#: Names of the files, and the fields of a record.
 RECORDS, TENSORS = "trace.bin", "trace.jsonl"
 CHANNELS = ("action", "observation", "reward", "loss")
 RECORD = np.dtype([("t", "<u8"), *((channel, "<u4") for channel in CHANNELS)])
 _PACK = struct.Struct("<Q4I").pack  # a record
 _SIZE = RECORD.itemsize
 _NUMBER = struct.Struct("<q")
-#: Steps that wait for their records, and bytes of records that wait in memory.
+#: Most steps that wait for their records, and most bytes of records that wait in memory.
 _PENDING = 64
 _WAITING = 4096 * _SIZE
 _LONGEST_LINE = 1 << 26  # bytes
 
 
 class Trace:
-    """A callback of the loop that keeps the trace.
+    """A callback of the loop that writes the trace.
 
-    In a program that was started again for a closer look (see `crash_replay.train_again`) there is a line about tensors
-    and random streams for the start and every step, and the program ends where it was told to.
+    In a program that was started again (see `crash_replay.train_again`), it writes a line about tensors and random
+    streams for the start and for every step of an interval, and ends the program after the interval.
 
     Args:
-        source: Its `last` is what came of the last tick: observations, actions, rewards.
-        agent: `trailed`, if it has that, are parts whose `trail` is a number that their losses have gone into; its
-            `state_dict` is what is learnt.
+        source: Source of the loop; its `last` has the observations, actions and rewards of the last tick.
+        agent: The agent. Its `trailed`, if it has that attribute, are objects whose `trail` is a hash of their losses;
+            the checksums of tensors are of its `state_dict`.
         outdir: Run directory.
-        interval: Steps between lines about tensors, beside one at the end; None for none.
-        step_offset: Step at which the run starts: what an earlier part left beyond it is cut off.
+        interval: Steps between lines about tensors, in addition to one at the end; None for no such lines in between.
+        step_offset: Step at which the run starts; records and lines of an earlier part after it are removed.
 
     Attributes:
-        writes_to: Its files, so that a runner can say what becomes of a failure.
+        writes_to: The files of the trace, so that a runner can set how their errors are handled.
     """
 
     def __init__(self, source: Any, agent: Any, outdir: str, interval: int | None, step_offset: int) -> None:
@@ -63,8 +63,9 @@ class Trace:
         if order is not None:
             _, self._last = _known_at(order.outdir, step_offset)
         self._records = bytearray()
-        self._pending: list[tuple[int, Any, int]] = []  # steps of which there is no record yet
-        # A loop over many steps finds in the cache what it needs. Several environments may reuse their arrays.
+        self._pending: list[tuple[int, Any, int]] = []  # steps without a record yet
+        # A loop over many steps uses the cache better. Vector environments may reuse their arrays: their steps are
+        # digested at once.
         self._most = 0 if hasattr(source, "num_envs") or self._order is not None else _PENDING
         size, self._written_at = _lines_up_to(outdir, step_offset)
         self._file = AppendedFile(os.path.join(outdir, RECORDS), keep=_SIZE * count)
@@ -73,10 +74,10 @@ class Trace:
         self._t = self._next = step_offset
         if self._order is not None and not self._order.checkpoint:
             self._look_closely(self._order.since, self._order.until)
-        elif step_offset == 0 or self._order is not None:  # the random streams of a checkpoint come later
+        elif step_offset == 0 or self._order is not None:  # the random streams of a checkpoint are restored later
             self.write_tensors()
 
-    def __call__(self, clock: Clock) -> None:  # as little as can be: it comes at every step
+    def __call__(self, clock: Clock) -> None:  # kept minimal, since it runs at every step
         trail = 0
         for part in self._trailed:
             if part.trail:
@@ -87,7 +88,7 @@ class Trace:
             self._look(clock)
 
     def _look(self, clock: Clock) -> None:
-        """Do what is due now, and find out when something will be due again."""
+        """Write the records and lines that are due, and compute when the next ones are due."""
         t, interval = clock.t, self.interval
         self._digest()
         if len(self._records) >= _WAITING:
@@ -101,14 +102,14 @@ class Trace:
             self._next = min(self._next, t - t % interval + interval)
 
     def _look_closely(self, since: int, until: int) -> None:
-        """Write a line about each step of an interval, and end the program after it."""
+        """Write a line if this step is in an interval, and end the program at the end of the interval."""
         if self._t >= since:
             self.write_tensors(**checksums_of_streams(self.agent, self.source))
         if self._t >= until:
             raise SystemExit(0)
 
     def _digest(self) -> None:
-        """Make records of the steps that wait."""
+        """Compute the records of the steps that wait."""
         done, seen, got, learnt = self._last
         for t, (obs, action, reward), trail in self._pending:
             done, seen, got = checksum(action, done), checksum(obs, seen), checksum(reward, got)
@@ -127,20 +128,20 @@ class Trace:
         self._file.append(records)
 
     def write_tensors(self, **more: int) -> None:
-        """Write a line about the tensors as they are now, and all records before it.
+        """Write a line with the checksums of the current tensors, after all records before it.
 
         Args:
-            **more: Further checksums.
+            **more: Further checksums by name.
         """
         self._write_records()
         self._lines.append(json.dumps({"t": self._t, "tensors": checksums_of(self.agent) | more}).encode() + b"\n")
         self._written_at = self._t
 
     def flush(self) -> None:
-        """Write what is left, and wait until all of it would survive a power cut.
+        """Write everything that waits, and wait until it would survive a power cut.
 
         Raises:
-            CheckpointError: If that cannot be.
+            CheckpointError: If it cannot be written.
         """
         self._write_records()
         for file in self.writes_to:
@@ -148,16 +149,16 @@ class Trace:
             sync_file(file.path)
 
     def saved_state(self) -> dict[str, Any]:
-        """The checksums so far, of how many records, and what losses since the last step have gone into."""
+        """The checksums so far, the number of records, and the hashes of losses since the last step, as JSON."""
         self._write_records()
         trails = [part.trail for part in self._trailed]
         return {"t": self._t, "records": self._file.size // _SIZE, "sums": [*self._last], "trails": trails}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from the checksums that `saved_state` gave, also where the files were lost.
+        """Resume from the result of `saved_state`, even if the files were lost.
 
         Raises:
-            ValueError: If it comes from something else.
+            ValueError: If `state` is no state of a trace.
         """
         try:
             t, sums, trails = int(state["t"]), [int(each) for each in state["sums"]], [*map(int, state["trails"])]
@@ -168,13 +169,13 @@ class Trace:
         except (KeyError, TypeError, ValueError, struct.error) as error:
             raise ValueError(f"it is no state of a trace: {error!r:.200}") from error
         self._last = sums[0], sums[1], sums[2], sums[3]
-        if self._file.size > size >= 0:  # of ticks that made no step
+        if self._file.size > size >= 0:  # records of later ticks without a step
             self._file.cut(size)
         for part, trail in zip(self._trailed, trails, strict=True):
             part.trail = trail
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write everything that waits, with a last line about tensors, and close the files."""
         try:
             self._digest()
             if self._written_at != self._t:
@@ -185,10 +186,10 @@ class Trace:
 
 
 def read_records(outdir: str) -> Any:
-    """The records of a run, an array of `RECORD`; a torn last one is left out.
+    """The records of a run, an array of dtype `RECORD`; an incomplete last one is left out.
 
     Raises:
-        CheckpointError: If there is no file of them.
+        CheckpointError: If there is no file of records.
     """
     path = os.path.join(outdir, RECORDS)
     if not os.path.isfile(path):
@@ -197,10 +198,10 @@ def read_records(outdir: str) -> Any:
 
 
 def read_tensors(outdir: str) -> list[dict[str, Any]]:
-    """The lines about tensors of a run; a torn last one is left out, and without a file there is none.
+    """The lines about tensors of a run, without an incomplete last one; empty if there is no file.
 
     Raises:
-        CheckpointError: If the file holds something else.
+        CheckpointError: If the file has another line.
     """
     return [line for _, line in _lines_of(outdir)]
 
@@ -220,9 +221,10 @@ def _lines_of(outdir: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
 
 
 def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
-    """How many records are of steps up to one, up to the first that a power cut has spoilt; and the last checksums.
+    """Number of valid records up to a step, and the checksums of the last of them.
 
-    No step is 0. The file, which may be long, is read in pieces, and not beyond that step.
+    A record of step 0 has been damaged by a power cut; reading stops there. The file, which may be long, is read in
+    pieces, and not beyond step `t`.
     """
     count, sums = 0, (0, 0, 0, 0)
     with contextlib.suppress(FileNotFoundError), open(os.path.join(outdir, RECORDS), "rb") as file:
@@ -238,10 +240,10 @@ def _known_at(outdir: str, t: int) -> tuple[int, tuple[int, int, int, int]]:
 
 
 def _lines_up_to(outdir: str, t: int) -> tuple[int, int]:
-    """How many bytes of the lines about tensors, up to the first that a power cut has spoilt, are of such steps.
+    """Size of the valid lines about tensors up to a step; reading stops at a line damaged by a power cut.
 
     Returns:
-        Their number, and the step of the last such line; -1 if there is none.
+        The size in bytes, and the step of the last such line, -1 if there is none.
     """
     size, last = 0, -1
     with contextlib.suppress(CheckpointError):

@@ -1,4 +1,4 @@
-"""Where two runs part: by their traces, by what their records tell, and by their tensors, trained again."""
+"""Comparison of two runs: the first difference of their traces, records, and tensors in repeated training."""
 
 import contextlib
 import os
@@ -16,9 +16,9 @@ from pfrl_like.runs.checksums import STREAM
 from pfrl_like.runs.run_files import LARGEST_RECORD, RECORD
 from pfrl_like.storage import read_json
 
-#: Names that are printed.
+#: Most names that are printed.
 _FEW = 10
-#: What a difference in one channel tells, if those that come before it do not differ.
+#: Meaning of a difference in a channel if the channels before it do not differ.
 _WHENCE = {
     "action": "the agent chose otherwise for the same observation, unless an episode began there with another one",
     "observation": "the environment answered otherwise to the same action (env.reset(seed=...) seeds it)",
@@ -30,14 +30,14 @@ Lines = Mapping[int, Mapping[str, int]]  # checksums by name, by step
 
 
 class Parting(NamedTuple):
-    """Where two traces part.
+    """The first difference of two traces.
 
     Attributes:
-        text: That in words.
+        text: Description of the difference.
         same: Last step at which they are known to be the same; -1 for none.
         t: First step at which they are known to differ; -1 if they do not.
-        asks_for_tensors: Whether it is tensors that can tell more.
-        last: Last step that both have a record of.
+        asks_for_tensors: True if the tensors may explain the difference.
+        last: Last step of which both have a record.
     """
 
     text: str
@@ -48,7 +48,7 @@ class Parting(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether they do part."""
+        """True if the traces differ."""
         return self.t >= 0
 
 
@@ -62,7 +62,11 @@ def first_record(a: str, b: str) -> Parting:
 
 
 def repetition(outdir: str, again: str) -> Parting:
-    """Likewise, of a run and the part of it that was trained again."""
+    """The first step at which the records of a run and of a repeated part of it differ.
+
+    Raises:
+        CheckpointError: If a directory holds no trace.
+    """
     records, now = read_records(outdir), read_records(again)
     return _parting(records[np.isin(records["t"], now["t"])], now, "the run", "its repetition")
 
@@ -85,21 +89,25 @@ def _parting(one: Any, other: Any, a: str, b: str) -> Parting:
 
 
 def first_tensors(a: str, b: str) -> Parting:
-    """The first of the steps of which both have a line at which tensors differ.
+    """The first step at which the tensors of two runs differ, among the steps of which both have a line.
 
     Raises:
-        CheckpointError: If a file holds no such lines.
+        CheckpointError: If a file has a line that is none of a trace.
     """
     return first_of_lines(lines_of(a), lines_of(b))
 
 
 def lines_of(outdir: str) -> Lines:
-    """The lines about tensors of a run, by step."""
+    """The checksums of tensors of a run, by step.
+
+    Raises:
+        CheckpointError: If the file has a line that is none of a trace.
+    """
     return {line["t"]: line["tensors"] for line in read_tensors(outdir)}
 
 
 def first_of_lines(one: Lines, other: Lines) -> Parting:
-    """The first of the steps that both have at which checksums differ."""
+    """The first step at which the checksums differ, among the steps that both have."""
     same = -1
     for t in sorted(one.keys() & other.keys()):
         if names := differing(one[t], other[t]):
@@ -110,22 +118,22 @@ def first_of_lines(one: Lines, other: Lines) -> Parting:
 
 
 def a_few(names: Sequence[str]) -> str:
-    """Names, of many only the first and the number of others."""
+    """Text of up to ten names, and the number of the others."""
     return ", ".join(names[:_FEW]) + (f" and {len(names) - _FEW} more" if len(names) > _FEW else "")
 
 
 def differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The names of what differs, or is not in both."""
+    """The names whose values differ or are missing in one of the mappings."""
     return [name for name in {**one, **other} if one.get(name) != other.get(name)]
 
 
-#: What differs in the records of any two runs.
+#: Fields that differ in the records of any two runs.
 _ALWAYS = ("outdir", "start", "end", "seconds", "outcome", "t", "episodes", "earlier_parts", "started_as")
-_LARGEST = 1 << 24  # of arguments, in bytes
+_LARGEST = 1 << 24  # largest size of the file of arguments, in bytes
 _HASHES, _FILES = "settings.PYTHONHASHSEED", "files."
 _KERNELS = "other kernels compute, which round otherwise"
 
-#: Why a difference in what begins so may be one in the numbers; what comes first is looked at first.
+#: Possible effect of a difference on the numbers, by the beginning of the field's name; the first match is used.
 _WHY: dict[str | tuple[str, ...], str] = {
     _HASHES: "sets of text have another order",
     ("settings.ATEN_CPU_CAPABILITY", "settings.cpu_capability", "settings.deterministic"): _KERNELS,
@@ -142,17 +150,17 @@ def record_of(outdir: str) -> dict[str, Any]:
     """The record of a run.
 
     Raises:
-        CheckpointError: If there is none, or it is damaged.
+        CheckpointError: If it is missing or damaged.
     """
     return read_json(os.path.join(outdir, RECORD), LARGEST_RECORD)
 
 
 def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str]:
-    """What differs, in lines of text, and what does not and yet may be why.
+    """Yield lines of text about fields of the records that differ, and settings that may cause different numbers.
 
     Args:
         outdirs: The run directories.
-        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+        repeats: False if a run is known to differ from its own repetition.
     """
     one, other = (_told(outdir) for outdir in outdirs)
     differ = differing(one, other)
@@ -170,10 +178,10 @@ def explanations(outdirs: tuple[str, str], repeats: bool = True) -> Iterator[str
 
 
 def _told(outdir: str) -> dict[str, Any]:
-    """What a run's record and its arguments tell, without where it was when it was made."""
+    """The fields of a run's record and its arguments, by dotted name, without the name of its directory."""
     record = record_of(outdir)
     content = {name: value for name, value in record.items() if name not in _ALWAYS}
-    with contextlib.suppress(CheckpointError):  # there are none, or such as JSON does not know
+    with contextlib.suppress(CheckpointError):  # there are no arguments, or they are no valid JSON
         content["arguments"] = read_json(os.path.join(outdir, "args.txt"), _LARGEST)
     start, place = (str(record.get(name) or outdir) for name in ("directory", "outdir"))
     return {name: _placeless(value, start, place) for name, value in _flat("", content)}
@@ -188,7 +196,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _placeless(value: Any, start: str, outdir: str) -> Any:
-    """A value in which nothing names the run directory; the program may name it from where it has started."""
+    """A value with "DIR" in place of the run directory, which may be relative to the program's working directory."""
     if isinstance(value, list):
         return [_placeless(item, start, outdir) for item in value]
     if not isinstance(value, str):
@@ -196,7 +204,7 @@ def _placeless(value: Any, start: str, outdir: str) -> Any:
     option, sign, path = value.rpartition("=")
     try:
         is_place = bool(path) and os.path.realpath(os.path.join(start, path)) == os.path.realpath(outdir)
-    except ValueError:  # it can be no path
+    except ValueError:  # it is no valid path
         return value
     return f"{option}{sign}DIR" if is_place else value
 
@@ -204,15 +212,15 @@ def _placeless(value: Any, start: str, outdir: str) -> Any:
 _CHECKPOINT = re.compile(r"(\d+)_checkpoint")
 _FROM_START = "random streams from the start (if nobody draws from them, all is well)"
 _SEEDS = "env.reset(seed=...) and env.action_space.seed(...) before training seed what an environment draws"
-_OF_ENVIRONMENTS = "._np_random"  # how gymnasium calls streams of environments and spaces
+_OF_ENVIRONMENTS = "._np_random"  # gymnasium's name of the streams of environments and spaces
 
 
 class Found(NamedTuple):
-    """What a closer look has found.
+    """The result of comparing two runs by repeated training.
 
     Attributes:
-        text: That in words.
-        repeats: Whether nothing is known of a run that is not the same if it is trained again.
+        text: Description of the result.
+        repeats: False if a run differs from its own repetition.
     """
 
     text: str
@@ -220,17 +228,17 @@ class Found(NamedTuple):
 
 
 def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int, known: Parting) -> Found:
-    """What differs first in two runs that are trained again, and is not known yet.
+    """Repeat a part of two runs and describe their first differences, without those that are known already.
 
     Args:
-        outdirs: Their directories, which are left alone.
-        scratch: Directory for what they write now.
+        outdirs: The run directories, which are not changed.
+        scratch: Directory for the files of the repeated runs.
         since: Last step at which all tensors are known to be the same.
-        until: Step to train to.
-        known: Where their records part.
+        until: Last step of the repeated training.
+        known: The first difference of their records.
 
     Raises:
-        RerunError: If a program cannot be started, or does not train so far again.
+        RerunError: If a program cannot be started, or ends before step `until`.
         CheckpointError: If a record is damaged, or another user's.
     """
     starts = [_checkpoints(outdir) for outdir in outdirs]
@@ -256,7 +264,7 @@ def look_closely(outdirs: tuple[str, str], scratch: str, since: int, until: int,
 
 
 def first_of_all(a: str, b: str) -> dict[str, Parting]:
-    """Where runs differ first that were looked at closely; of one step, what comes about first is first."""
+    """The first differences of two repeated runs, by kind; within a step, earlier causes come first."""
     lines = lines_of(a), lines_of(b)
     streams, tensors = ([_only(part, is_stream) for part in lines] for is_stream in (True, False))
     start = min((t for t in streams[0].keys() & streams[1].keys() if streams[0][t]), default=-1)
@@ -272,7 +280,7 @@ def first_of_all(a: str, b: str) -> dict[str, Parting]:
 
 
 def is_unseeded(streams: Parting) -> bool:
-    """Whether streams of an environment are among those that differ from the start."""
+    """True if streams of an environment are among those that differ from the start."""
     return streams.differs and _OF_ENVIRONMENTS in streams.text
 
 
@@ -281,7 +289,12 @@ def _only(lines: Lines, streams: bool) -> Lines:
 
 
 def _trained_again(outdir: str, order: Order) -> str:
-    """Where what a run leaves that is trained again."""
+    """Repeat a part of a run and return its new run directory.
+
+    Raises:
+        RerunError: If the program cannot be started, or ends before the last step of the order.
+        CheckpointError: If the record is damaged, or another user's.
+    """
     record = record_of(outdir)
     check_owner(os.path.join(outdir, RECORD), record, "it is not started")
     train_again(record, order)
@@ -292,7 +305,7 @@ def _trained_again(outdir: str, order: Order) -> str:
 
 
 def _checkpoints(outdir: str) -> dict[int, str]:
-    """The checkpoints of a run that training can go on from, by their step."""
+    """The checkpoints of a run from which training can resume, by their step."""
     paths = {int(match[1]): os.path.join(os.path.realpath(outdir), match[0])
              for name in os.listdir(outdir) if (match := _CHECKPOINT.fullmatch(name))}  # fmt: skip
     return {t: path for t, path in paths.items() if os.path.isdir(os.path.join(path, "run"))}

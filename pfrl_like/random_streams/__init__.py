@@ -1,4 +1,4 @@
-"""Random streams: which there are, how they are found, isolated, saved and restored."""
+"""Random streams of programs, environments and agents: search, isolation, saving and restoring."""
 
 from pfrl_like.random_streams.streams import GlobalStreams, Streams
 

@@ -1,4 +1,4 @@
-"""Where random streams are: the generators that can be reached from an object, each with a name that says how."""
+"""Search for random generators that can be reached from an object, each named by its path."""
 
 import contextlib
 import io
@@ -17,48 +17,54 @@ import numpy as np
 import torch
 
 GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random, torch.Generator)
-#: Nothing can be reached from these.
+#: Types of objects from which nothing can be reached.
 _LEAVES = (
     bool, int, float, complex, str, bytes, bytearray, type(None), type(Ellipsis), types.ModuleType, np.ndarray,
     np.generic, np.dtype, torch.Tensor, torch.dtype, torch.device, logging.Logger, logging.Handler, io.IOBase,
     re.Pattern, range, slice, weakref.ref, types.UnionType, types.GenericAlias,
 )  # fmt: skip
-_LEAF_TYPES = frozenset(_LEAVES)  # which are told at once
+_LEAF_TYPES = frozenset(_LEAVES)  # for a faster check of exact types
 _BUILTINS = (types.BuiltinMethodType, types.MethodWrapperType, types.WrapperDescriptorType, types.MethodDescriptorType)
 _FUNCTIONS = (types.FunctionType, types.MethodType, partial, *_BUILTINS)
 _CONTAINERS = (Mapping, list, tuple, deque, set, frozenset)
-#: Attributes that lead from one layer of an environment to the next ones, which are no deeper.
+#: Attributes that lead from one layer of an environment to the next; they do not add to the depth.
 _LAYERS = frozenset(("env", "user_env", "envs", "unwrapped"))
 _DEPTH = 12
-_MOST = 50_000  # objects
-#: A container is a table of data if nothing is found in the first parts, and it is longer, or its parts are rows.
+_MOST = 50_000  # most objects that are visited
+#: A container counts as a table of data, and is skipped, if nothing is found in its first `_FIRST` parts and it is
+#: longer than `_LONGEST` or its parts are of the types `_ROWS`.
 _LONGEST, _FIRST, _ROWS = 256, 16, (dict, list, tuple)
-#: What torch keeps in modules and optimizers that is no attribute of the user's.
+#: torch's own attributes of modules and optimisers.
 _OF_TORCH = vars(torch.nn.Module()).keys() - {"_forward_hooks", "_forward_pre_hooks"}
 _OF_OPTIMIZERS = frozenset(("state", "param_groups", "defaults", "step"))  # a schedule counts the calls of `step`
-#: Their functions draw from the global streams.
+#: Libraries whose functions draw from the global streams.
 _LIBRARIES = frozenset(("torch", "numpy"))
-#: What functions of extensions are bound to, which is no object.
+#: Types of the objects to which functions of extensions are bound; nothing can be reached from them.
 _OF_EXTENSIONS = ("PyCapsule", "pybind11_detail")
 _GLOBAL = (random.random.__self__, np.random.mtrand._rand)  # type: ignore[attr-defined]
 
 
 class Reachable:
-    """The streams that can be reached from some objects, by attributes, parts and what functions hold.
+    """Search for the random generators that can be reached from some objects.
 
-    Attributes are also those in slots, those of modules and their parts beside tensors, those of classes, and the
-    spaces of an environment's actions, whatever gives them. Environments are followed layer by layer, and vector
-    environments into those that they are made of. Of functions come what they are bound to, closures, defaults, and
-    the globals that they name. Spaces and environments that have
-    yet to make their generator make it. Nobody looks into worker processes' parts (`is_elsewhere` of a class is True).
+    The search follows attributes, parts of containers, and objects that functions hold:
+
+    - attributes of objects, also those in slots, of their classes, and of modules and their submodules (not tensors);
+    - the action spaces of environments, also those that a property gives;
+    - the layers of wrapped environments, and the environments inside vector environments;
+    - the object to which a function is bound, its closure, its defaults, and the globals that it names.
+
+    Spaces and environments that make their generator at the first draw make it now. Objects whose class has
+    `is_elsewhere = True`, such as parts of worker processes, are skipped.
 
     Args:
-        is_wanted: What is looked for in the place of streams; it may be other objects, into which nobody looks.
+        is_wanted: Condition for the objects that are searched for, by default random generators. The search does not
+            continue inside these objects.
 
     Attributes:
         found: The generators, by name.
-        unknown: Names of what a function holds that may draw, and whose state nobody knows, and of that which lies so
-            deep, or behind so much, that nobody looks at it.
+        unknown: Names of objects that may draw random numbers but whose state cannot be read: parts held by functions,
+            and objects that were skipped because they are nested too deeply or there are too many.
     """
 
     def __init__(self, is_wanted: Callable[[Any], bool] = lambda value: isinstance(value, GENERATORS)) -> None:
@@ -66,10 +72,10 @@ class Reachable:
         self.found: dict[str, Any] = {}
         self.unknown: list[str] = []
         self._is_full = False
-        self._seen: dict[int, Any] = {id(stream): stream for stream in _GLOBAL}  # kept, so that no id comes again
+        self._seen: dict[int, Any] = {id(stream): stream for stream in _GLOBAL}  # kept alive, so that ids stay unique
 
     def visit(self, value: Any, name: str, depth: int = 0, in_function: bool = False) -> None:
-        """Look at an object, and at what can be reached from it."""
+        """Search an object and everything that can be reached from it."""
         if type(value) in _LEAF_TYPES or isinstance(value, _LEAVES) or id(value) in self._seen:
             return
         if getattr(type(value), "is_elsewhere", False) is True:
@@ -85,7 +91,7 @@ class Reachable:
         if isinstance(value, random.SystemRandom):
             self.unknown.append(name)
         elif self._is_wanted(value):
-            while name in self.found:  # two classes of one name, of which one comes of the other
+            while name in self.found:  # a class and its base class may have the same name
                 name += "'"
             self.found[name] = value
         else:
@@ -112,7 +118,7 @@ class Reachable:
         return len(self.found) + len(self.unknown)
 
     def _visit_class(self, kind: type, name: str, depth: int) -> None:
-        """Look at the attributes of a class, and of those that it comes of, which are no functions."""
+        """Search the attributes of a class and its base classes that are no functions or descriptors."""
         for each in kind.__mro__ if id(kind) not in self._seen else ():
             if id(each) not in self._seen:
                 self._seen[id(each)] = each
@@ -122,20 +128,20 @@ class Reachable:
 
 
 def _parts_of(value: Any, name: str) -> Iterator[tuple[str, str, Any]] | None:
-    """The parts as (attribute, name, part); None if nobody can tell."""
+    """The parts of an object as (attribute, name, part); None if they cannot be determined."""
     if isinstance(value, _FUNCTIONS):
         return ((key, f"{name}.{key}", part) for key, part in _held_by(value))
     if isinstance(value, Mapping):
-        # Of other keys the text is of this process alone or, as of a tensor, long.
+        # The text of other keys may differ between processes or be long, for instance that of a tensor.
         keys = (repr(key) if isinstance(key, str | int) else f"#{i}" for i, key in enumerate(list(value)))
         return (("", f"{name}[{key}]", part) for key, part in zip(keys, list(value.values()), strict=True))
     if isinstance(value, _CONTAINERS):
-        # The parts of `envs` are as deep as it is. Other threads may change a set or a deque meanwhile.
+        # The parts of `envs` have its depth. The list is a copy, since other threads may change a set or a deque.
         return (("envs" * name.endswith(".envs"), f"{name}[{i}]", part) for i, part in enumerate(list(value)))
-    if "observation_space" not in name:  # nobody draws observations
+    if "observation_space" not in name:  # observations are not drawn from their space
         _make_generator(value)
     slots = list(_slots_of(value))
-    if isinstance(value, torch.nn.Module):  # its modules are no deeper than it
+    if isinstance(value, torch.nn.Module):  # submodules have the depth of the module
         own = _attributes(value, name, _OF_TORCH)
         return chain(own, (("env", f"{name}.{key}", part) for key, part in value.named_children()))
     attributes = getattr(value, "__dict__", None)
@@ -157,15 +163,15 @@ def _attributes(value: Any, name: str, but: Set[str]) -> Iterator[tuple[str, str
 def _slots_of(value: Any) -> Iterator[tuple[str, Any]]:
     kind: Any = type(value)
     for key, slot in _slots(kind):
-        with contextlib.suppress(AttributeError):  # nothing was put into it
+        with contextlib.suppress(AttributeError):  # an empty slot
             yield key, slot.__get__(value)
 
 
 def _spaces_of(value: Any) -> Iterator[tuple[str, Any]]:
-    """Those of an environment's actions, which may come from a property."""
+    """The action spaces of an environment, which may be properties."""
     if hasattr(type(value), "step") and hasattr(type(value), "reset"):
         for key in ("action_space", "single_action_space"):
-            with contextlib.suppress(Exception):  # of code of the user's
+            with contextlib.suppress(Exception):  # user code may raise anything
                 yield key, getattr(value, key)
 
 
@@ -201,11 +207,11 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
 
 
 def _make_generator(value: Any) -> None:
-    """Let a space or an environment make the generator that it would make at its first draw."""
+    """Make the generator of a space or an environment that would make it at its first draw."""
     kind = type(value)
     if not hasattr(kind, "np_random") or getattr(value, "_np_random", True) is not None:
         return
     is_space, is_env = hasattr(kind, "sample"), hasattr(kind, "reset") and "env" not in vars(value)
-    # Asking a space made of others for a generator it does not have yet would seed the others.
+    # A composite space without a generator would seed its parts when asked for one.
     if is_env or (is_space and not any(key.endswith(("space", "spaces")) for key in vars(value))):
         _ = value.np_random

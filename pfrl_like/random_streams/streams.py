@@ -1,4 +1,4 @@
-"""The states of random streams, of global ones and of environments, spaces and functions; isolated and kept draws."""
+"""States of random streams: saving, restoring and isolating global streams and those of environments and functions."""
 
 import base64
 import contextlib
@@ -22,9 +22,10 @@ _MISFITS = (ValueError, TypeError, KeyError, IndexError, AttributeError, Runtime
 _PYTHON, _NUMPY = struct.Struct("<625I?d"), struct.Struct("<2496si?d")
 _Content = bytes | memoryview
 _EVERY = 256
-#: Bytes that a text may hold in all, and bytes for each of its own, as of a file (`dataset.flat.Budget`).
+#: Bound on the decompressed bytes of a text: `_FLOOR`, or `_RATIO` for each of its own characters if that is more; like
+#: the bound for a file (`dataset.flat.Budget`).
 _FLOOR, _RATIO = 1 << 26, 128
-_CALL = 8  # characters that even the shortest text of a call has
+_CALL = 8  # characters of the shortest text of a call
 
 
 def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
@@ -35,7 +36,7 @@ def get_rng_state(rng: RandomSource) -> dict[str, Any] | None:
 
 
 def legacy_rng(state: Any) -> np.random.RandomState | None:
-    """A `RandomState` of which `get_rng_state` gave a state; None for None.
+    """A `RandomState` in a state that `get_rng_state` returned; None for None.
 
     Raises:
         ValueError: If it is the state of another kind of generator.
@@ -46,7 +47,7 @@ def legacy_rng(state: Any) -> np.random.RandomState | None:
 
 
 def set_rng_state(rng: RandomSource, state: Any) -> None:
-    """Put back what `get_rng_state` gave, also with lists for arrays.
+    """Restore a state that `get_rng_state` returned; its arrays may have become lists.
 
     Raises:
         ValueError: If it is the state of another kind of generator, or if just one of the two is the global stream.
@@ -66,10 +67,10 @@ class GlobalStreams(NamedTuple):
     """The states of the global streams of `random`, NumPy and torch.
 
     Attributes:
-        python: Of `random`.
-        numpy: Of NumPy.
-        torch: Of torch on the CPU.
-        cuda: Of torch on each GPU; None before CUDA has been initialised.
+        python: State of `random`.
+        numpy: State of NumPy's global stream.
+        torch: State of torch on the CPU.
+        cuda: States of torch on each GPU; None before CUDA has been initialised.
     """
 
     python: Any
@@ -79,16 +80,16 @@ class GlobalStreams(NamedTuple):
 
     @classmethod
     def now(cls) -> Self:
-        """As they are."""
+        """The current states."""
         uses_cuda = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
         cuda = torch.cuda.get_rng_state_all() if uses_cuda else None
         return cls(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state(), cuda)
 
     def restore(self) -> None:
-        """Make them be so again.
+        """Set the global streams to these states.
 
         Raises:
-            ValueError: If there are fewer GPUs; what is not theirs has been restored then.
+            ValueError: If there are fewer GPUs; the other streams have been restored then.
         """
         random.setstate(self.python)
         np.random.set_state(self.numpy)
@@ -99,18 +100,18 @@ class GlobalStreams(NamedTuple):
             torch.cuda.set_rng_state_all(self.cuda)
 
     def to_plain(self) -> dict[str, Any]:
-        """As numbers, text, lists and dicts."""
+        """The states as numbers, text, lists and dicts."""
         cuda = None if self.cuda is None else [_hex(state) for state in self.cuda]
         return {"python": self.python, "numpy": plain_state(self.numpy), "torch": _hex(self.torch), "cuda": cuda}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """What `to_plain` gave, also after it was written as JSON.
+        """The states from the result of `to_plain`, also after a round trip through JSON.
 
         Raises:
-            KeyError: If something is missing.
-            TypeError: If it is something else.
-            ValueError: Likewise.
+            KeyError: If a state is missing.
+            TypeError: If a value has another type.
+            ValueError: If a value has another form.
         """
         version, numbers, gauss = plain["python"]
         cuda = None if plain["cuda"] is None else [_from_hex(text) for text in plain["cuda"]]
@@ -118,10 +119,10 @@ class GlobalStreams(NamedTuple):
 
 
 class Streams:
-    """The random streams that can be reached from some objects, each with a name, and the global ones.
+    """The random streams that can be reached from some objects, by name, and the global ones.
 
     Attributes:
-        unknown: Names of what may draw, and cannot be saved.
+        unknown: Names of objects that may draw random numbers but whose state cannot be saved.
     """
 
     def __init__(self, found: Mapping[str, Any], unknown: list[str], with_global: bool) -> None:
@@ -129,11 +130,11 @@ class Streams:
 
     @classmethod
     def of(cls, *owners: Any, with_global: bool = True) -> Self:
-        """Those of environments, spaces, agents, functions and whatever else holds some; see `Reachable`.
+        """Find the streams of environments, spaces, agents, functions and other objects; see `Reachable`.
 
         Args:
             *owners: The objects; None is ignored. In another process they have to be given in the same order.
-            with_global: Whether the global streams of `random`, NumPy and torch belong to them.
+            with_global: True to include the global streams of `random`, NumPy and torch.
         """
         reached, names = Reachable(), Counter[str]()
         for owner in owners:
@@ -144,23 +145,23 @@ class Streams:
 
     @property
     def names(self) -> set[str]:
-        """What they are called."""
+        """Names of the streams."""
         return {*self._found, *([_GLOBAL] if self._with_global else [])}
 
     def now(self) -> dict[str, Any]:
-        """The states as they are, by name, as the libraries give them, which is fast."""
+        """The current states by name, in the forms of their libraries; faster than `to_plain`."""
         states = {name: _state_of(generator) for name, generator in self._found.items()}
         return {_GLOBAL: GlobalStreams.now(), **states} if self._with_global else states
 
     def to_plain(self) -> dict[str, Any]:
-        """The states as they are, by name, as numbers, text, lists and dicts."""
+        """The current states by name, as numbers, text, lists and dicts."""
         return {name: plain_state(state) for name, state in self.now().items()}
 
     def restore(self, plain: Mapping[str, Any]) -> None:
-        """Let the streams be as `to_plain` told, also after it was written as JSON.
+        """Set the streams to the result of `to_plain`, also after a round trip through JSON.
 
         Raises:
-            ValueError: If there are others, or a state is none; what fits has been restored then.
+            ValueError: If the names differ or a state is not valid; the states that fit have been restored then.
         """
         if not isinstance(plain, Mapping):
             raise ValueError(f"random streams are a {type(plain).__name__}, expected a dict")
@@ -180,7 +181,7 @@ class Streams:
 
 
 def plain_state(state: Any) -> Any:
-    """Dicts, lists, text and integers for what a generator's state, or those of all global ones, is made of."""
+    """Convert the state of a generator, or the states of all global streams, to dicts, lists, text and numbers."""
     if isinstance(state, GlobalStreams):
         return state.to_plain()
     if isinstance(state, Tensor):
@@ -219,15 +220,15 @@ def _from_hex(text: str) -> Tensor:
 
 
 def bits_of(generator: Any) -> Any:
-    """What holds the state of a NumPy generator of either kind; None of something else."""
-    return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # RandomState: _
+    """The bit generator with the state of a `Generator` or `RandomState`; None for other objects."""
+    return getattr(generator, "bit_generator", None) or getattr(generator, "_bit_generator", None)  # of a RandomState
 
 
 def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
-    """The spaces that a space is made of, or those of an environment's actions, each with its generator.
+    """Yield a space and its parts, or an environment's action spaces, each with its generator.
 
     Args:
-        source: A space, an environment, or None, which has none.
+        source: A space, an environment, or None for no spaces.
     """
     if source is None:
         return
@@ -237,11 +238,11 @@ def spaces_with_streams(source: Any) -> Iterator[tuple[Any, Any]]:
         return
     parts = getattr(source, "spaces", None)
     if not isinstance(parts, Mapping | tuple | list):
-        parts = None  # those of something else, such as a mock
+        parts = None  # an attribute of another object, such as a mock
     if parts is not None:
         for part in parts.values() if isinstance(parts, Mapping) else parts:
             yield from spaces_with_streams(part)
-    # Asking a space made of others for a generator it does not have yet would seed the others.
+    # A composite space without a generator would seed its parts when asked for one.
     generator = getattr(source, "np_random" if parts is None else "_np_random", None)
     if bits_of(generator) is not None:
         yield source, generator
@@ -255,7 +256,7 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
     of the spaces given. It costs about 0.15 ms.
 
     Args:
-        *sources: Spaces, or environments, of which the action spaces are meant; None is ignored.
+        *sources: Spaces, or environments, whose action spaces are used; None is ignored.
     """
     streams = GlobalStreams.now()
     found = [each for source in sources for each in spaces_with_streams(source)]
@@ -266,7 +267,7 @@ def isolated_rng(*sources: Any) -> Iterator[None]:
         streams.restore()
         for (space, generator), state in zip(found, states, strict=True):
             bits_of(generator).state = state
-            if getattr(space, "_np_random", None) is not generator:  # `seed` in the block has made a new one
+            if getattr(space, "_np_random", None) is not generator:  # `seed` inside the block has made a new one
                 space._np_random = generator
 
 
@@ -282,7 +283,7 @@ def _set_python(content: _Content) -> None:
 
 def _numpy() -> bytes:
     state: Any = np.random.get_state()
-    if isinstance(state, dict):  # another generator took the place of NumPy's own
+    if isinstance(state, dict):  # NumPy's own bit generator has been replaced by another one
         return bytes(_NUMPY.size)
     return _NUMPY.pack(state[1].tobytes(), *state[2:])
 
@@ -308,17 +309,18 @@ _STREAMS: dict[str, tuple[Callable[[], bytes], Callable[[_Content], None]]] = {
 
 
 class GlobalDraws:
-    """Keeps the states of the global streams from which an environment draws, before each of its calls in an episode.
+    """Recorder of the global streams from which an environment draws: keeps their states before each of its calls.
 
-    Others draw from them between its calls, so that the states at the beginning do not tell those later on. Which ones
-    it draws from is looked at in the first calls, and in every 256th after them.
+    Other code draws from these streams between the calls, so their states at the beginning of the episode are not
+    enough. The first calls, and every 256th call after them, are checked to find the streams from which the
+    environment draws.
 
     Args:
-        first: How many calls are the first ones.
+        first: Number of first calls that are all checked.
 
     Attributes:
-        names: The streams that it has been seen to draw from.
-        nbytes: What is kept of this episode takes about as much, in memory or in a file.
+        names: The streams from which the environment has been found to draw.
+        nbytes: Approximate size of the states kept of this episode, in bytes, in memory or in a file.
     """
 
     def __init__(self, first: int) -> None:
@@ -328,20 +330,20 @@ class GlobalDraws:
         self.clear()
 
     def clear(self) -> None:
-        """Begin an episode."""
+        """Begin an episode: drop the kept states."""
         self._kept: list[tuple[int, str]] = []
         self._chunks: list[bytes] = []
-        self._compressor: Any = None  # it takes some memory
+        self._compressor: Any = None  # made only when needed, since it takes memory
         self.nbytes = 0
 
     @property
     def interval(self) -> int:
-        """Calls after which the next one for `call` comes."""
+        """Interval, in calls of the environment, at which a call has to be made through `call`."""
         return 1 if self.names or self._calls < self._first else _EVERY
 
     @property
     def are_due(self) -> bool:
-        """Whether the next call is one for `call`."""
+        """True if the next call has to be made through `call`."""
         return bool(self.names) or self._looks
 
     @property
@@ -349,11 +351,19 @@ class GlobalDraws:
         return self._calls < self._first or self._calls - self._looked >= _EVERY
 
     def count(self, calls: int) -> None:
-        """Tell of calls that were made."""
+        """Count calls that were made, through `call` or not."""
         self._calls += calls
 
     def call(self, position: int, act: Callable[[], Any]) -> Any:
-        """Act, and keep the states before it that are needed to do so again, at this number of an episode."""
+        """Run `act` and keep the states of the streams before it, needed to repeat it.
+
+        Args:
+            position: Number of the call in the episode.
+            act: The environment's call.
+
+        Returns:
+            The result of `act`.
+        """
         if looks := self._looks:
             self._looked = self._calls
         before = {name: take() for name, (take, _) in _STREAMS.items() if looks or name in self.names}
@@ -368,17 +378,20 @@ class GlobalDraws:
         return result
 
     def to_plain(self) -> dict[str, Any]:
-        """What was kept of the episode."""
+        """The kept states of the episode, as JSON."""
         end = (self._compressor or zlib.compressobj()).copy().flush()
         content = b"".join(self._chunks) + end
         return {"calls": [list(item) for item in self._kept], "states": base64.b64encode(content).decode()}
 
 
 def kept_states(plain: Mapping[str, Any]) -> dict[int, list[Callable[[], None]]]:
-    """For each call that draws, what lets its streams be as they were; `plain` comes from `GlobalDraws.to_plain`.
+    """Functions that restore the streams before each call that draws, by the number of the call.
+
+    Args:
+        plain: The result of `GlobalDraws.to_plain`.
 
     Raises:
-        ValueError: If it does not.
+        ValueError: If `plain` is no such result.
     """
     sizes = {name: len(take()) for name, (take, _) in _STREAMS.items()}
     restoring: dict[int, list[Callable[[], None]]] = {}

@@ -1,4 +1,4 @@
-"""Replay buffers over one columnar store."""
+"""Replay buffers: uniform, prioritised, episodic, hindsight and persistent, on one columnar store."""
 
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.hindsight import HindsightReplayBuffer

@@ -1,4 +1,4 @@
-"""Replay of episodes and of parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
+"""Replay of episodes or parts of them, for recurrent networks (Hausknecht and Stone 2015, arXiv:1507.06527)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -23,18 +23,18 @@ def subsequences(
 ) -> tuple[Indices, Indices]:
     """Cut each of several episodes at random to at most `max_len` steps.
 
-    Without `held`, a long episode's part begins at any of the steps from which it has full length, all equally likely.
-    With `held`, it begins at one of those that hold a recurrent state, the episode's first step counting as one; where
-    no such part reaches the episode's end, the next step that holds a state may be the beginning of a shorter part.
+    Without `held`, a long episode's part begins at any step from which it has full length, all equally likely. With
+    `held`, it begins only at a step with a recurrent state or at the episode's first step. If no such part reaches the
+    episode's end, the next step with a state may be the beginning of a shorter part.
 
     Args:
         lengths: Lengths of the episodes, shape [B].
-        max_len: Greatest length of a part; None takes whole episodes.
-        held: For every step, episode after episode, whether it holds a recurrent state, shape [sum(lengths)].
+        max_len: Largest length of a part in steps; None takes whole episodes.
+        held: True for each step with a recurrent state, episode after episode, shape [sum(lengths)].
         rng: Source of randomness; None is the global NumPy stream.
 
     Returns:
-        Where the parts begin, counted from the beginning of their episodes, and their lengths, each of shape [B].
+        First steps of the parts, counted from the beginning of their episodes, and their lengths, each of shape [B].
     """
     if max_len is None or not len(lengths) or max_len >= lengths.max():
         return np.zeros(len(lengths), np.int64), lengths
@@ -60,14 +60,15 @@ def _held_starts(draw: NDArray[np.float64], lengths: Indices, latest: Indices, h
 
 
 class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
-    """The last finished episodes, with at most `capacity` transitions together; those that run come on top of it.
+    """The last finished episodes, with at most `capacity` transitions in total; running episodes are not counted.
 
-    An episode can be sampled once it has ended; whole episodes leave, the oldest first. Items are transitions.
+    An episode can be sampled once it has ended. Whole episodes are removed, the oldest first; an episode longer than
+    `capacity` is not kept. Items are transitions.
 
     Args:
-        capacity: Largest number of transitions, None if unbounded. An episode longer than this is not kept.
-        by_length: Draw episodes in proportion to their length, so that steps of long and of short ones are learnt from
-            alike; otherwise every episode is as likely.
+        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
+        by_length: Draw episodes in proportion to their length, so that steps of long and short episodes are equally
+            likely; otherwise all episodes are equally likely.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -81,7 +82,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         super().__init__(capacity, rng=rng)
         self.by_length = by_length
         self._horizon = math.inf
-        self._first_episode = self._next_episode = 0  # sequence numbers, as of items
+        self._first_episode = self._next_episode = 0  # sequence numbers, like those of items
         self._episodes: RandomAccessQueue[tuple[int, int]] = RandomAccessQueue()  # first item, length
 
     @property
@@ -93,10 +94,10 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     def episodic_memory(self) -> Any:
         """The episodes, oldest first, as lists of transition dicts through which they can be changed.
 
-        See `EpisodicMemory`, whose `append` stores an episode. Set to None, as `memory`, it frees what is stored.
+        See `EpisodicMemory`, whose `append` stores an episode. Setting it to None, like `memory`, frees the content.
 
         Raises:
-            TypeError: If it is set to something else.
+            TypeError: If it is set to another value than None.
         """
         return self._episodes_view(self) if self._own is None else None
 
@@ -121,13 +122,13 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
             self._drop_episodes(episodes)
 
     def _drop_episodes(self, count: int) -> None:
-        """Say that the oldest episodes are gone."""
+        """Remove the oldest `count` episodes from the count; called after their items have been removed."""
         self._first_episode += count
 
     # Sampling
 
     def _draw_episodes(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Sequence numbers of n distinct episodes, and their weights if there are such; n has been checked."""
+        """Draw n distinct episodes: their sequence numbers, and weights or None; the caller has checked n."""
         if not self.by_length:
             return sample_n_k(self.n_episodes, n, self._rng) + self._first_episode, None
         lengths = np.fromiter((length for _, length in self._episodes), np.float64, self.n_episodes)
@@ -136,20 +137,20 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return drawn + self._first_episode, None
 
     def _episode(self, index: int) -> StoredItem:
-        """The transitions of an episode, by sequence number."""
+        """The transitions of the episode with this sequence number."""
         first, length = self._episodes[index - self._first_episode]
         return self._in_lists(self._rows(np.arange(first, first + length)), [length])[0]
 
     def sample_episodes(self, n_episodes: int, max_len: int | None = None) -> Any:
         """Draw distinct episodes as lists of transition dicts, each cut at random to at most `max_len` steps.
 
-        Where transitions hold a `recurrent_state`, parts begin only at such, see `subsequences`.
+        If transitions hold a `recurrent_state`, parts begin only at these transitions, see `subsequences`.
 
         Returns:
-            The episodes, in a tuple with their weights if this buffer is prioritised and gives such.
+            The episodes, or (episodes, weights) if this buffer is prioritised and computes weights.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
+            ValueError: If `n_episodes` is larger than the number of episodes, or `max_len` is less than 1.
         """
         _, weight, first, lengths = self._draw_parts(n_episodes, max_len)
         episodes = self._in_lists(self._rows(_ranges(first, lengths)), lengths.tolist())
@@ -167,10 +168,10 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
     ) -> Batch:
         """Make the same draw as `sample_episodes` and gather it as sequences, the longest first, packed time first.
 
-        `Batch.index` holds a number for each sequence; weights are repeated for each of its rows.
+        `Batch.index` holds the sequence number of each sequence's episode; weights are repeated for each of its rows.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds, or `max_len` is less than 1.
+            ValueError: If `n` is larger than the number of episodes, or `max_len` is less than 1.
         """
         index, weight, first, lengths = self._draw_parts(n, max_len)
         order = np.argsort(-lengths, kind="stable")
@@ -182,7 +183,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         return self._columns.batch(rows, index, row_weight, 1, gamma, device, lengths, **needs)
 
     def _draw_parts(self, n: int, max_len: int | None) -> tuple[Indices, NDArray[np.float64] | None, Indices, Indices]:
-        """Episodes drawn: their sequence numbers and weights; first item and length of the part of each to be taken."""
+        """Draw episodes and a part of each: sequence numbers and weights, first item and length of each part."""
         if not 0 <= n <= self.n_episodes:
             raise not_held("n_episodes", n, self.n_episodes, "episodes")
         if max_len is not None and max_len < 1:
@@ -221,7 +222,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
         if isinstance(content, tuple):
             prioritized = hasattr(content[1], "priority_sums")
             episodes = content[1].data if prioritized else content[1].items()
-        else:  # PFRL before 0.3 kept transitions only
+        else:  # PFRL before 0.3 saved only transitions
             episodes = [[step for item in content for step in (item if isinstance(item, list) else [item])]]
         for episode in episodes:
             for step in episode:
@@ -237,7 +238,7 @@ class EpisodicReplayBuffer(ReplayBuffer, AbstractEpisodicReplayBuffer):
 
 
 def _ranges(first: Indices, lengths: Indices) -> Indices:
-    """The numbers first[0], first[0] + 1, ..., lengths[0] of them, then those from first[1], and so on."""
+    """The joined ranges first[i], ..., first[i] + lengths[i] - 1 for each i."""
     skipped = np.cumsum(lengths) - lengths
     ranges: Indices = np.arange(lengths.sum()) + np.repeat(first - skipped, lengths)
     return ranges

@@ -18,22 +18,23 @@ from pfrl_like.utils.goals import ACHIEVED_GOAL, DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.random import RandomSource, not_held
 
 Strategy = Literal["future", "final", "episode"]
-#: Called with achieved goals [B, ...], desired goals [B, ...] and a dict of further columns; gives B values.
+#: Called with achieved goals [B, ...], desired goals [B, ...] and a dict of extra columns; returns B values.
 GoalFunction = Callable[[NDArray[Any], NDArray[Any], dict[str, Any]], Any]
 
 _STRATEGIES = ("future", "final", "episode")
 
 
 class HindsightReplayBuffer(ReplayBuffer):
-    """The last `capacity` transitions of finished episodes; of most that are drawn the desired goal is replaced.
+    """The last `capacity` transitions of finished episodes, with desired goals replaced in most of the drawn items.
 
     Observations are dicts with the keys `observation`, `achieved_goal` and `desired_goal`. With probability
-    k / (k + 1) an item gets the goal that a step of its own episode has achieved, in place of the one that was desired:
-    in `obs` and `next_obs` of all its steps, whose rewards and terminations are computed anew. What is stored stays
-    as it was. Items are those of `ReplayBuffer`, but can be sampled only once their episode has ended; a step that is
-    terminal under the new goal ends the item, which has fewer steps then. A truncated episode bootstraps.
+    k / (k + 1) the desired goal of an item is replaced by a goal that a step of its own episode has achieved. The new
+    goal is set in `obs` and `next_obs` of all its steps, and their rewards and terminations are recomputed. The stored
+    values do not change. Items are those of `ReplayBuffer`, but can be sampled only once their episode has ended. A
+    step that is terminal under the new goal ends the item, which then has fewer steps. A truncated episode bootstraps.
+    Beyond `capacity` the oldest items are removed even from the middle of an episode.
 
-    The agent joins observation and goal by its `phi`, so that its network takes one vector::
+    The agent's `phi` joins observation and goal, so that its network takes one vector::
 
         from pfrl_like.utils.goals import concatenate_goal
 
@@ -41,20 +42,20 @@ class HindsightReplayBuffer(ReplayBuffer):
         agent = DQN(q_function, optimizer, buffer, gamma=0.98, explorer=explorer, phi=concatenate_goal)
 
     Args:
-        capacity: Largest number of items, beyond which the oldest leave, also in the midst of an episode; None if
-            unbounded.
-        reward_fn: Rewards [B] of steps that achieved goals [B, ...] while others [B, ...] were desired. Called as
-            (achieved_goal, desired_goal, info) with arrays; a goal environment's `compute_reward` does if it takes
-            stacks. `info` is a dict of what else was stored with these steps (extra keywords of `append`), stacked.
-        strategy: Whose achieved goal: that of a step drawn uniformly from the item's first step to the episode's end
-            ("future"), the episode's last step ("final"), or a step drawn from the whole episode ("episode"), as far as
-            it is still held. The goal that a step achieves is the `achieved_goal` of its next observation.
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        reward_fn: Function that gives the rewards [B] of steps from achieved goals [B, ...] and desired goals [B, ...].
+            Called with arrays as (achieved_goal, desired_goal, info); a goal environment's `compute_reward` fits if it
+            takes stacked goals. `info` is a dict of the extra columns of these steps (extra keywords of `append`),
+            stacked.
+        strategy: Step whose achieved goal is used: a step drawn uniformly from the item's first step to the episode's
+            end ("future"), the episode's last step ("final"), or a step drawn from the whole episode as far as it is
+            still stored ("episode"). A step's achieved goal is the `achieved_goal` of its next observation.
         n_goals: k, the number of items with another goal for each one that keeps its own; 0 replaces none.
-        num_steps: Transitions per item, for n-step returns. All have the same goal.
-        terminated_fn: Whether a step ends the episode because it achieves the goal: bools [B], called as `reward_fn`.
-            A stored terminal step stays terminal under another goal only if its own goal did not end it, as after a
-            fall. None if nothing ends an episode but time: terminal steps are refused then, because nobody knows what
-            they mean for other goals.
+        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        terminated_fn: Function that gives True where a step ends the episode because it achieves the goal, shape [B];
+            called like `reward_fn`. A stored terminal step stays terminal under another goal only if its own goal did
+            not end it, for instance after a fall. None if only time ends an episode: terminal steps are refused then,
+            since their meaning for other goals is unknown.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -63,7 +64,7 @@ class HindsightReplayBuffer(ReplayBuffer):
     """
 
     _kind = "hindsight replay buffer"
-    tells_future = False  # it would be another one for each new goal
+    tells_future = False  # each new goal would need another continuation
     stacks_frames = False  # observations with goals are dicts
 
     def __init__(
@@ -109,8 +110,9 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
         Raises:
-            ValueError: If something does not fit the first transition, the observations of that one have no goals, a
-                next observation is missing, or a step is terminal and there is no `terminated_fn`; nothing is stored.
+            ValueError: If a value does not fit the first transition, the observations of the first transition have no
+                goals, a next observation is missing, or a step is terminal and `terminated_fn` is None; nothing is
+                stored.
         """
         if self._columns.obs is None and len(reward):
             _check_goals(rows_of(obs, len(reward), "obs")[0])
@@ -125,7 +127,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         super()._add_items(rows)
 
     def _find_episodes(self) -> None:
-        """Make the columns that tell of each step the first and the last item of its episode."""
+        """Make two columns with the first and the last item of each step's episode."""
         columns, items = self._columns, np.arange(self._first, self._next)
         self._first_item: Indices = columns.steps.array((), np.int64)
         self._last_item: Indices = columns.steps.array((), np.int64)
@@ -140,10 +142,11 @@ class HindsightReplayBuffer(ReplayBuffer):
     def sample(self, num_experiences: int) -> Any:
         """Draw distinct items, each a list of one to `num_steps` transition dicts, with goals replaced.
 
-        They are made for this draw and read-only; `memory` shows what is stored, through which it can be changed.
+        The transitions are made for this draw and are read-only; the stored ones can be changed through `memory`.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds, or a function gives something unfit.
+            ValueError: If `num_experiences` is larger than the buffer, or the values of `reward_fn` or `terminated_fn`
+                do not fit.
         """
         if not 0 <= num_experiences <= len(self):
             raise not_held("num_experiences", num_experiences, len(self), "items")
@@ -177,8 +180,8 @@ class HindsightReplayBuffer(ReplayBuffer):
         """Make the same draw as `sample` and gather it as tensors.
 
         Raises:
-            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or a function gives something
-                unfit, or `continuation` or `n_frames` is asked for.
+            ValueError: If `n` is larger than the buffer, or 0 before anything was stored, `continuation` is not 0,
+                `n_frames` is not 1, or the values of `reward_fn` or `terminated_fn` do not fit.
         """
         if n_frames != 1:
             raise ValueError(f"n_frames: got {n_frames!r}, expected 1, since observations with goals are no images")
@@ -203,7 +206,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return batch
 
     def _draw_windows(self, n: int) -> "_Windows":
-        """Draw n items and goals for most of them; n has been checked."""
+        """Draw n items, and new goals for most of them; the caller has checked n."""
         columns, index = self._columns, self._draw(n)[0]
         item, last_item = index + np.arange(self.num_steps)[:, None], self._last_item[self._rows(index)]
         there = item <= last_item
@@ -222,7 +225,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return _Windows(index, steps, there, reward, terminal, replaced, goal)
 
     def _draw_goals(self, index: Indices, source: Any) -> Indices:
-        """Of each item another one of its episode, whose achieved goal it gets."""
+        """For each item, draw the item of its episode whose achieved goal it gets."""
         rows = self._rows(index)
         last = self._last_item[rows]
         if self.strategy == "final":
@@ -232,7 +235,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return drawn
 
     def _outcome(self, rows: Indices, goal: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-        """Rewards and terminations of steps under other goals than their own."""
+        """Rewards and terminations of steps under new goals, each of shape [N]."""
         columns = self._columns
         achieved = self._goals(ACHIEVED_GOAL, columns.next_row[rows])
         info = columns.further(rows)
@@ -247,7 +250,7 @@ class HindsightReplayBuffer(ReplayBuffer):
         return reward, reached | terminal
 
     def _goals(self, key: str, obs_rows: Indices) -> NDArray[Any]:
-        """Goals in these rows of observations, [N, ...]."""
+        """The goals under `key` in these rows of observations, shape [N, ...]."""
         assert self._columns.obs is not None
         return self._columns.obs.part(key, obs_rows)
 
@@ -281,7 +284,7 @@ class HindsightReplayBuffer(ReplayBuffer):
 
 
 class _Relabelled(ReadOnlyDict):
-    """A step as it was drawn, which is stored otherwise."""
+    """A read-only drawn transition; its stored values may differ."""
 
     way_out = (
         "a hindsight buffer makes its steps anew for each draw, with other goals: change what is stored through "
@@ -291,15 +294,15 @@ class _Relabelled(ReadOnlyDict):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Windows:
-    """Items of up to L steps as drawn.
+    """Drawn items of up to L steps.
 
     Attributes:
-        index: Sequence numbers, [N].
-        steps: Rows of their steps, [L, N].
-        there: Which steps they have, [L, N]; the first always.
-        reward, terminal: Of each step under the item's goal, [L, N].
-        replaced: Which items have another goal than their own, integers [H].
-        goal: Those goals, [H, ...].
+        index: Sequence numbers of the items, shape [N].
+        steps: Rows of their steps, shape [L, N].
+        there: True for the steps that belong to the item, shape [L, N]; always True for the first.
+        reward, terminal: Reward and termination of each step under the item's goal, shape [L, N].
+        replaced: Positions of the items with a new goal, integers, shape [H].
+        goal: The new goals, shape [H, ...].
     """
 
     index: Indices
@@ -332,7 +335,11 @@ def _check_goals(obs: Any) -> None:
 def _values(
     function: GoalFunction, name: str, achieved: NDArray[Any], desired: NDArray[Any], info: dict[str, Any]
 ) -> NDArray[Any]:
-    """What a function gives for some steps, if it is one number for each."""
+    """Call `reward_fn` or `terminated_fn` and check that it returns one number for each step, shape [B].
+
+    Raises:
+        ValueError: If it does not.
+    """
     values = as_array(function(achieved, desired, info))
     if values is None or values.shape != (len(achieved),) or values.dtype.kind == "c":
         came = "no array of numbers" if values is None else f"an array of shape {values.shape}, {values.dtype}"

@@ -1,4 +1,4 @@
-"""Stored transitions as PFRL sees them: lists of dicts, and the views `memory` and `episodic_memory`."""
+"""Stored transitions in PFRL's form: lists of dicts, and the views `memory` and `episodic_memory`."""
 
 import itertools
 import weakref
@@ -12,30 +12,30 @@ from pfrl_like.columns import Columns, rows_of
 from pfrl_like.utils.checks import check_rewards
 from pfrl_like.utils.random import RandomSource, not_held, sample_n_k
 
-#: Belongs to a draw: it may be set in every transition, and is not stored.
+#: Key of the importance weight of a draw: it may be set in every transition, and is not stored.
 WEIGHT = "weight"
 
-#: Called with a transition and the changes, gives what is stored then.
+#: Called with a transition and the changes; returns the stored values.
 Edit = Callable[["StoredTransition", dict[str, Any]], dict[str, Any]]
 
 
 class StoredTransition(dict[str, Any]):
-    """A transition of a replay buffer: assigning a key changes what the buffer samples, in every item that shows it.
+    """A transition of a replay buffer: assigning a key changes the stored value, in every item that contains it.
 
-    `d[key] = value`, `d.update(...)` and `d |= ...` store a copy of the value, if it fits the column, which the dict
-    shows from then on. Keys cannot be added or removed, apart from "weight", which belongs to a draw and is not stored.
-    Arrays in it are read-only. As long as somebody has it, its transition is this very object wherever it is handed
-    out. Copies of it (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary dicts.
+    `d[key] = value`, `d.update(...)` and `d |= ...` store a copy of the value, if it fits the column; the dict then has
+    the stored value. Keys cannot be added or removed, except "weight", which belongs to a draw and is not stored.
+    Arrays in it are read-only. As long as a reference to this object exists, the buffer returns the same object for its
+    transition. Copies of it (`dict(d)`, `{**d}`, `copy.copy(d)`, a pickle) are ordinary dicts.
 
     Args:
-        values: What is stored.
-        columns: Where.
-        row: In which row.
-        edit: Called with this transition and the changes, gives what is stored then. See `ReplayBuffer._edit`.
+        values: The stored values.
+        columns: The store.
+        row: The row of the transition in the store.
+        edit: Called with this transition and the changes; returns the stored values. See `ReplayBuffer._edit`.
 
     Raises:
         ValueError: On an assignment, if the key is none of the buffer's or the value does not fit; nothing is changed.
-        LookupError: If the transition has left the buffer, or the buffer was loaded or freed.
+        LookupError: On an assignment, if the transition has left the buffer, or the buffer was loaded or freed.
         TypeError: If this buffer's transitions cannot be changed, or a key would be removed.
     """
 
@@ -49,11 +49,11 @@ class StoredTransition(dict[str, Any]):
         self._edit = edit
 
     def is_in(self, columns: Columns) -> bool:
-        """Whether the transition is still in its row of this store."""
+        """True if the transition is still in its row of this store."""
         return self._columns() is columns and columns.count_releases().item(self.row) == self._releases
 
     def update(self, *args: Any, **kwargs: Any) -> None:
-        """Change several values; all of them, or none."""
+        """Change several values: all of them, or none after an error."""
         changes = dict(*args, **kwargs)
         own = {WEIGHT: changes.pop(WEIGHT)} if WEIGHT in changes else {}
         super().update(self._edit(self, changes) if changes else {}, **own)
@@ -66,7 +66,7 @@ class StoredTransition(dict[str, Any]):
         return self
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value of a key; a new key is refused."""
+        """Return the value of a key; a new key is refused."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -82,7 +82,11 @@ class StoredTransition(dict[str, Any]):
         return super().pop(key, *default)
 
     def _refuse_removal(self, *keys: str) -> Any:
-        """Refused, but for "weight"."""
+        """Refuse the removal of keys other than "weight".
+
+        Raises:
+            TypeError: If the keys are not just "weight".
+        """
         if keys != (WEIGHT,):
             came = [*keys] or [*self]
             raise TypeError(f"cannot remove {came} from a stored transition, which keeps its keys: copy it, dict(step)")
@@ -97,12 +101,16 @@ class StoredTransition(dict[str, Any]):
 
 
 class StoredItem(list[StoredTransition]):
-    """The transitions of an item or of an episode, in a list that cannot be changed; copies are ordinary lists."""
+    """Read-only list of the transitions of an item or an episode; copies are ordinary lists."""
 
     __slots__ = ()
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        """Refused."""
+        """Refuse a change.
+
+        Raises:
+            TypeError: Always.
+        """
         raise TypeError(
             "this list shows an item of a replay buffer, whose transitions stay the same ones: change the values in "
             "them, such as item[0]['reward'] = 1.0, or make a list of your own, list(item)"
@@ -119,21 +127,21 @@ class StoredItem(list[StoredTransition]):
 
 
 class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
-    """The transitions that somebody has, by their rows; a copy of a buffer begins without any."""
+    """The `StoredTransition` objects that are still referenced, by row; a copy of a buffer begins without any."""
 
     def in_lists(
         self, columns: Columns, rows: NDArray[np.int64], lengths: Sequence[int], edit: Edit
     ) -> list["StoredItem"]:
-        """The transitions in some rows of a store; one that somebody has already is that object.
+        """The transitions in some rows of a store, divided into lists; objects that still exist are reused.
 
         Args:
             columns: The store.
             rows: The rows.
-            lengths: Of the lists in which they come, one after the other.
-            edit: What changes one, see `StoredTransition`.
+            lengths: Lengths of the lists, in order.
+            edit: Function that changes a transition, see `StoredTransition`.
         """
         numbers = rows.tolist()
-        made: dict[int, StoredTransition] = {}  # which keeps them until they are given away
+        made: dict[int, StoredTransition] = {}  # keeps the objects alive until they are returned
         for row in numbers:
             known = self.get(row)
             if known is not None and known.is_in(columns):
@@ -151,13 +159,13 @@ class HandedOut(weakref.WeakValueDictionary[int, StoredTransition]):
         return type(self)()
 
 
-#: In place of an environment: where steps come from that are appended to a memory.
+#: Environment id of steps that are appended to a memory.
 APPENDED = ("memory", 0)
 _AT_ONCE = 256
 
 
 class Memory(Sequence[Any]):
-    """The items of a buffer, oldest first; each is made when it is looked at.
+    """View of the items of a buffer, oldest first; each item is made when it is accessed.
 
     Args:
         buffer: The buffer.
@@ -170,7 +178,7 @@ class Memory(Sequence[Any]):
 
     @property
     def _first(self) -> int:
-        """Sequence number of the oldest."""
+        """Sequence number of the oldest item."""
         return int(self.buffer._first)
 
     @property
@@ -198,14 +206,14 @@ class Memory(Sequence[Any]):
         return made
 
     def sample(self, n: int, rng: RandomSource = None) -> Any:
-        """Draw at distinct places, uniformly; a buffer's own `sample` without what a subclass makes of it.
+        """Draw distinct items uniformly, regardless of a subclass's own `sample`.
 
         Args:
-            n: How many.
+            n: Number of items.
             rng: Source of randomness; None is that of the buffer.
 
         Raises:
-            ValueError: If more are asked for than there are.
+            ValueError: If `n` is larger than the number of items.
         """
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), self._what)
@@ -213,9 +221,9 @@ class Memory(Sequence[Any]):
         return self._made((self._first + drawn).tolist())
 
     def append(self, item: Sequence[Mapping[str, Any]]) -> None:
-        """Store an item of one transition, a dict of the arguments of `append`.
+        """Store an item of one transition, a dict of the arguments of the buffer's `append`.
 
-        Where it begins with the observation that the item appended before has led to, both are of one episode.
+        If its observation is the next observation of the item appended before, both belong to one episode.
 
         Raises:
             TypeError: If it has several transitions, or the buffer stores whole episodes.
@@ -246,22 +254,22 @@ class Memory(Sequence[Any]):
 
 
 class PrioritizedMemory(Memory):
-    """The items of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
+    """View of the items of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
     _plain: type[Memory] = Memory
 
     @property
     def data(self) -> Memory:
-        """The items, or episodes."""
+        """View of the items or episodes without priorities."""
         return self._plain(self.buffer)
 
     @property
     def max_priority(self) -> float:
-        """Largest priority so far, which new items get."""
+        """Largest priority so far, the priority of new items."""
         return float(self.buffer._priorities.max_priority)
 
     def append(self, item: Sequence[Mapping[str, Any]], priority: float | None = None) -> None:
-        """Store an item of one transition, or an episode; without a priority it gets what the buffer gives new ones."""
+        """Store an item of one transition, or an episode; without a priority it gets the buffer's one for new items."""
         super().append(item)
         if priority is not None:
             priorities = self.buffer._priorities
@@ -271,14 +279,14 @@ class PrioritizedMemory(Memory):
         """Draw distinct items by priority.
 
         Args:
-            n: How many.
-            uniform_ratio: Chance of each draw to be uniform instead.
+            n: Number of items.
+            uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
 
         Returns:
-            The items, the probability that each had in the first draw, and the smallest such probability of any item.
+            The items, the probability of each in the first draw, and the smallest such probability of any item.
 
         Raises:
-            ValueError: If more are asked for than there are.
+            ValueError: If `n` is larger than the number of items.
         """
         if not 0 <= n <= len(self):
             raise not_held("n", n, len(self), "items")
@@ -288,11 +296,11 @@ class PrioritizedMemory(Memory):
         return self._made(index.tolist()), probability.tolist(), buffer._priorities.min_probability(uniform_ratio)
 
     def set_last_priority(self, priority: Sequence[float]) -> None:
-        """Write the priorities of the items of the last draw, in its order.
+        """Set the priorities of the items of the last draw, in its order.
 
         Raises:
             RuntimeError: If nothing was drawn since the last call.
-            ValueError: If one is not positive and finite, or there are more or fewer than were drawn.
+            ValueError: If one is not positive and finite, or their number differs from that of the drawn items.
         """
         buffer = self.buffer
         if buffer._last_index is None:
@@ -302,7 +310,7 @@ class PrioritizedMemory(Memory):
 
 
 class EpisodicMemory(Memory):
-    """The episodes of a buffer, oldest first, as lists of transitions; each is made when it is looked at."""
+    """View of the episodes of a buffer, oldest first, as lists of transitions; each is made when it is accessed."""
 
     _what = "episodes"
 
@@ -325,8 +333,8 @@ class EpisodicMemory(Memory):
         """Store an episode, a list of dicts of the arguments of the buffer's `append`.
 
         Raises:
-            ValueError: If it has no step, or goes on after a terminal one; nothing is stored. If a value does not fit
-                the first transition; what came before it is stored.
+            ValueError: If it has no step, or steps after a terminal one; nothing is stored. If a value does not fit the
+                first transition; the steps before it are stored.
         """
         ended = [bool(step.get("is_state_terminal", False)) for step in item]
         if not ended or any(ended[:-1]):
@@ -336,18 +344,19 @@ class EpisodicMemory(Memory):
 
 
 class PrioritizedEpisodicMemory(PrioritizedMemory, EpisodicMemory):
-    """The episodes of a buffer that draws them by priority, with the methods of PFRL's `PrioritizedBuffer`."""
+    """View of the episodes of a prioritised buffer, with the methods of PFRL's `PrioritizedBuffer`."""
 
     _plain = EpisodicMemory
 
 
 class OwnMemory:
-    """A container of the user's that a buffer fills, as PFRL's fill theirs, in place of its columns.
+    """The user's container, which a buffer fills with PFRL's items instead of its columns.
 
     Args:
-        container: Has `append`, `len` and indices, as a list, a deque or a `RandomAccessQueue`; or None for nothing.
-        num_steps: Transitions per item.
-        capacity: Items beyond which the oldest are removed.
+        container: Object with `append`, `len` and indices, such as a list, a deque or a `RandomAccessQueue`; None if
+            nothing can be stored.
+        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
     """
 
     def __init__(self, container: Any, num_steps: int, capacity: int | None) -> None:
@@ -358,7 +367,7 @@ class OwnMemory:
                 "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free what is stored"
             )
         self.container, self.num_steps, self.capacity = container, num_steps, capacity
-        self._windows: dict[Any, list[dict[str, Any]]] = {}  # the newest steps of each environment's episode
+        self._windows: dict[Any, list[dict[str, Any]]] = {}  # newest steps of each environment's running episode
 
     def __len__(self) -> int:
         return 0 if self.container is None else len(self.container)
@@ -367,10 +376,10 @@ class OwnMemory:
         """Store one transition of each of several environments; see `ReplayBuffer.append_batch`.
 
         Args:
-            steps: Columns of their values by the keys of a transition.
-            terminated: Whether the episodes end, terminally.
-            truncated: Whether they are cut off.
-            env_ids: Which environments; None for the first ones.
+            steps: Columns of their values by the keys of a transition, each of length k.
+            terminated: True where `next_obs` is terminal, length k.
+            truncated: True where the episode was truncated after the step, length k.
+            env_ids: The environments, k hashable objects; None is range(k).
         """
         if self.container is None:
             raise TypeError(
@@ -396,7 +405,7 @@ class OwnMemory:
             self._add(window)
 
     def _add(self, window: list[dict[str, Any]]) -> None:
-        """Store an item, and let the next one begin a step later."""
+        """Store an item and remove its first step from the window, so that the next item begins a step later."""
         self.container.append(list(window))
         del window[0]
         while self.capacity is not None and len(self.container) > self.capacity:
@@ -406,7 +415,7 @@ class OwnMemory:
         """Store the content in an ordinary buffer.
 
         Raises:
-            TypeError: If items have several steps: nobody knows which are of one episode.
+            TypeError: If items may have several steps, since their episodes are unknown.
         """
         if self.num_steps > 1:
             raise TypeError(
@@ -416,10 +425,10 @@ class OwnMemory:
         buffer.memory.extend(self.container)
 
     def refuse_more(self, continuation: float, n_frames: int) -> None:
-        """Refuse to tell what only columns can.
+        """Refuse batch fields that need columns: continuations and stacked frames.
 
         Raises:
-            TypeError: If it is asked for.
+            TypeError: If `continuation` is not 0 or `n_frames` is not 1.
         """
         if continuation or n_frames != 1:
             raise TypeError(
@@ -428,7 +437,7 @@ class OwnMemory:
             )
 
     def sample(self, n: int, rng: RandomSource) -> Any:
-        """Draw distinct items, by the container's own `sample` if it has one."""
+        """Draw distinct items, with the container's own `sample` if it has one."""
         if not 0 <= n <= len(self):
             raise not_held("num_experiences", n, len(self), "items")
         if hasattr(self.container, "sample"):
@@ -436,7 +445,7 @@ class OwnMemory:
         return [self.container[i] for i in sample_n_k(len(self), n, rng).tolist()]
 
     def replace(self, items: Iterable[Any]) -> None:
-        """Fill the container with other items."""
+        """Replace the content of the container with other items."""
         while len(self.container):
             self._pop()
         for item in items:
@@ -448,5 +457,5 @@ class OwnMemory:
 
 
 def without_weight(step: Mapping[str, Any]) -> dict[str, Any]:
-    """A transition's values without what belongs to a draw."""
+    """The values of a transition without the weight of a draw."""
     return {name: value for name, value in step.items() if name != WEIGHT}

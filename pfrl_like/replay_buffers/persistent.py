@@ -1,4 +1,4 @@
-"""Replay buffers that live in a directory and outlast their process."""
+"""Replay buffers whose content is kept in a directory and survives their process."""
 
 import logging
 import os
@@ -26,11 +26,11 @@ _ATTEMPTS = 3
 
 
 class PersistentBuffer(RewindingBuffer):
-    """What a buffer does to keep its content in a directory; to be mixed in before the buffer whose content it is.
+    """Mix-in that keeps a buffer's content in a directory; it precedes the buffer's class among the bases.
 
-    Every step is on its way to the disk when `append` returns: it survives the end of the process, however that ends.
-    A lost machine costs what came after the last `sync`, which happens every `sync_every` steps, every `sync_seconds`
-    (at the next step), at `close` and in `state_dict`.
+    When `append` returns, the step has been written to the operating system, so it survives the end of the process,
+    however that ends. If the machine fails, the steps since the last `sync` are lost. A sync happens every `sync_every`
+    steps, every `sync_seconds` (at the next step), at `close` and in `state_dict`.
     """
 
     def _open(self, dirname: Any, ancestor: Any, logger: Any, shard: str | None, every: tuple[int, float, int]) -> None:
@@ -41,12 +41,12 @@ class PersistentBuffer(RewindingBuffer):
         if not dirname:
             raise ValueError(f"dirname: got {dirname!r}, expected a directory")
         given = None if ancestor is None else os.fspath(ancestor)
-        whole, source = diverted(os.path.abspath(dirname), given, shard)  # the process may go elsewhere later
+        whole, source = diverted(os.path.abspath(dirname), given, shard)  # absolute: the working directory may change
         self.dirname = whole if shard is None else os.path.join(whole, shard)
 
         self.logger = _LOGGER if logger is None else logger
         self._appending = False
-        self._wanted_capacity = self._capacity  # which a directory with more items gets at the end of its restoring
+        self._wanted_capacity = self._capacity  # applied to a larger directory only after it has been restored
         self._unsynced, self._last_sync = 0, time.monotonic()
         self._process = os.getpid()
         marks = {"format": _FORMAT, "kind": self._kind, "num_steps": self.num_steps}
@@ -70,7 +70,7 @@ class PersistentBuffer(RewindingBuffer):
     # Opening
 
     def _use(self, files: ColumnFiles) -> RecordedColumns:
-        """Go on with an empty store over these files."""
+        """Replace the store with an empty one over these files; returns it."""
         self._files = files
         self._columns = columns = self._empty_columns(files)
         return columns
@@ -86,7 +86,7 @@ class PersistentBuffer(RewindingBuffer):
             except BaseException as error:
                 self._directory.clear()
                 if attempt + 1 == _ATTEMPTS or not isinstance(error, CheckpointError) or error.path == ancestor:
-                    raise  # else a writer of the ancestor may have used rows again while they were copied
+                    raise  # other errors are retried: the ancestor's writer may have reused rows during the copy
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
@@ -113,7 +113,7 @@ class PersistentBuffer(RewindingBuffer):
             )
 
     def _replay(self, logged: Logged, files: ColumnFiles, count: int) -> int:
-        """Make the state of the first `count` records; returns how many of them are whole."""
+        """Rebuild the content from the state and the first `count` records; returns how many of these are complete."""
         done = 0
         try:
             columns = self._use(files)
@@ -149,7 +149,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _take_up(self, columns: Columns, episodes: list[Indices]) -> None:
         for rows in episodes:
-            for row in rows:  # one at a time, so that no more than a step is in memory
+            for row in rows:  # one at a time, so that only one step is in memory
                 step = columns.transitions(np.array([row]))[0]
                 del step["next_action"]
                 self.append(**step)
@@ -166,11 +166,14 @@ class PersistentBuffer(RewindingBuffer):
         env_ids: Sequence[Any] | None = None,
         **extra: Any,
     ) -> None:
-        """As in the buffer in memory.
+        """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
+
+        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these.
 
         Raises:
-            ValueError: Also if something is no array of numbers, or the buffer is closed; nothing is stored.
-            CheckpointError: If the disk is full or broken; nothing can be stored from then on.
+            ValueError: If a value does not fit the first transition, or is no array of numbers; nothing is stored.
+            CheckpointError: If the buffer is closed, or belongs to another process; nothing is stored. If the disk is
+                full or broken; nothing can be stored from then on.
         """
         self._check_open()
         self._appending = True
@@ -185,7 +188,7 @@ class PersistentBuffer(RewindingBuffer):
                 self._commit()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        """End the running episode of `env_id`; its next step starts a new one."""
         if self._appending:
             super().stop_current_episode(env_id)
         else:
@@ -209,10 +212,10 @@ class PersistentBuffer(RewindingBuffer):
             self.sync()
 
     def close(self) -> None:
-        """Write everything and let others write; the buffer is empty afterwards. May be called again.
+        """Write everything and release the directory's lock; the buffer is empty afterwards. May be called again.
 
         Raises:
-            CheckpointError: If it cannot be written; it is closed all the same, and what it stored is in its files.
+            CheckpointError: If it cannot be written; the buffer is closed all the same, and its steps are in its files.
         """
         try:
             if self._refusal is None and os.getpid() == self._process:
@@ -220,7 +223,7 @@ class PersistentBuffer(RewindingBuffer):
         finally:
             if self._refusal != "is closed":
                 self._refusal = "is closed"
-                self._columns = Columns()  # type: ignore[assignment]  # nothing is recorded any more
+                self._columns = Columns()  # type: ignore[assignment]  # no more records are needed
                 self._first = self._next
                 self._directory.close()
 
@@ -251,7 +254,7 @@ class PersistentBuffer(RewindingBuffer):
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole content, as of the buffer in memory; it is on the disk of the directory, too."""
+        """The whole content, in the form of `ReplayBuffer.state_dict`, after a sync of the directory."""
         self.sync()
         return super().state_dict()
 
@@ -265,34 +268,37 @@ class PersistentBuffer(RewindingBuffer):
 
 
 class PersistentReplayBuffer(PersistentBuffer):
-    """A `ReplayBuffer` in a directory: opened again, it goes on where it was.
+    """A `ReplayBuffer` in a directory: opening the directory again restores its content.
 
-    Observations and further columns lie in files that are mapped into memory, so they may be larger than it; some 100
-    bytes a transition and the actions lie in memory. What is no array of numbers is refused, and environments are named
-    by integers, strings or tuples of such. `save` writes the content to one ordinary file, which `ReplayBuffer` loads,
-    too; `load` replaces the content of the directory by that of such a file. Call `close` in the end, or use it as a
-    context manager: opening is faster then.
+    Observations and extra columns are in memory-mapped files, so they may be larger than the memory. The actions and
+    some 100 bytes a transition are in memory. Values have to be arrays of numbers, and environment ids integers,
+    strings or tuples of these. `save` writes the content to one ordinary file, which `ReplayBuffer` can load, too;
+    `load` replaces the content of the directory with that of such a file. Call `close` at the end, or use the buffer as
+    a context manager: opening the directory is faster then.
 
-    A directory has one writer; a second one is refused, and the lock of a process that is gone counts for nothing. Old
-    NFS servers do not keep locks: there, nothing holds two machines apart.
+    If the directory holds more than `capacity` items, the oldest are removed when it is opened, with a warning that
+    counts them. `num_steps` has to be the same whenever the directory is opened.
+
+    A directory has one writer; a second one is refused. The lock of a process that has ended is ignored. Old NFS
+    servers do not support locks, so there two machines can write at the same time.
 
     Args:
         dirname: The directory; made if it does not exist.
-        capacity: Largest number of items, beyond which the oldest leave; None if unbounded. Of a directory that holds
-            more the oldest leave at once, with a warning that counts them.
-        ancestor: Directory of another such buffer whose content this one begins with; only read. `dirname` has to be
-            new then.
-        logger: Where it tells how large the directory will be, and what a crash has cost; None is this module's.
-        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`, from
-            which alone it samples. The group has to be as large whenever the directory is opened. An `ancestor` is
-            either divided in the same way, or the same for all.
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        ancestor: Directory of another such buffer, whose content is copied to `dirname`, which has to be new then. The
+            ancestor is only read.
+        logger: Logger of the expected size of the directory and of losses after a crash; None is this module's.
+        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`; it
+            samples only from this part. The group has to have the same size whenever the directory is opened. An
+            `ancestor` is either divided in the same way, or the same for all processes.
         group: The group; None is the default group.
-        num_steps: Transitions per item, as in `ReplayBuffer`; the same whenever the directory is opened.
+        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: Source of randomness; None is the global NumPy stream.
-        sync_every: Steps and ends of episodes after which a lost machine costs nothing of what came before.
-        sync_seconds: The same in seconds, looked at whenever something is stored.
-        journal_length: Steps and ends of episodes after which the whole state is written and the journal of them begins
-            anew; a larger buffer waits for half as many as it has items, but for no more than a GiB of them.
+        sync_every: Steps and ends of episodes between syncs; if the machine fails, only those after the last sync are
+            lost.
+        sync_seconds: Seconds between syncs, checked whenever something is stored.
+        journal_length: Steps and ends of episodes after which the whole state is written and a new journal begins. A
+            larger buffer waits for half as many as it has items, but at most for a journal of one GiB.
 
     Raises:
         ValueError: If an argument is out of range.
@@ -319,21 +325,29 @@ class PersistentReplayBuffer(PersistentBuffer):
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
-    """An `EpisodicReplayBuffer` in a directory; everything else is as in `PersistentReplayBuffer`.
+    """An `EpisodicReplayBuffer` in a directory; files, locks and saves work as in `PersistentReplayBuffer`.
+
+    If the directory holds more than `capacity` transitions, the oldest episodes are removed when it is opened, with a
+    warning that counts the transitions. Running episodes are not counted.
 
     Args:
         dirname: The directory; made if it does not exist.
-        capacity: Largest number of transitions, None if unbounded. Running episodes come on top of it. Of a directory
-            that holds more the oldest episodes leave at once, with a warning that counts the transitions.
-        ancestor: Directory of another such buffer whose content this one begins with.
-        logger: Where it tells how large the directory will be, and what a crash has cost.
-        distributed: Give each process of a `torch.distributed` group a part of its own.
+        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
+        ancestor: Directory of another such buffer, whose content is copied to `dirname`, which has to be new then. The
+            ancestor is only read.
+        logger: Logger of the expected size of the directory and of losses after a crash; None is this module's.
+        distributed: Give each process of a `torch.distributed` group a part of its own, `dirname/rank-<i>-of-<n>`; it
+            samples only from this part. The group has to have the same size whenever the directory is opened. An
+            `ancestor` is either divided in the same way, or the same for all processes.
         group: The group; None is the default group.
-        by_length: Draw episodes in proportion to their length, as in `EpisodicReplayBuffer`.
+        by_length: Draw episodes in proportion to their length, so that steps of long and short episodes are equally
+            likely; otherwise all episodes are equally likely.
         rng: Source of randomness; None is the global NumPy stream.
-        sync_every: Steps and ends of episodes after which a lost machine costs nothing of what came before.
-        sync_seconds: The same in seconds.
-        journal_length: Steps and ends of episodes after which the whole state is written.
+        sync_every: Steps and ends of episodes between syncs; if the machine fails, only those after the last sync are
+            lost.
+        sync_seconds: Seconds between syncs, checked whenever something is stored.
+        journal_length: Steps and ends of episodes after which the whole state is written and a new journal begins. A
+            larger buffer waits for half as many as it has items, but at most for a journal of one GiB.
 
     Raises:
         ValueError: If an argument is out of range.

@@ -17,7 +17,7 @@ Normalization = bool | Literal["batch", "memory"]
 
 
 class PriorityWeightError:
-    """What prioritised buffers share: from errors to priorities, from probabilities to importance weights.
+    """Base of prioritised buffers: computes priorities from errors, and importance weights from probabilities.
 
     An item of error e has the priority p = (clip(|e|, error_min, error_max) + eps)**alpha and is drawn with the
     probability P = p / sum(p); its weight is (N * P)**-beta, divided by the largest weight (sections 3.3 and 3.4).
@@ -26,12 +26,12 @@ class PriorityWeightError:
     Args:
         alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
         beta0: Exponent of the weights at the first draw, from 0 to 1.
-        betasteps: Number of draws over which the exponent grows to 1; None keeps it at `beta0`.
-        eps: Added to the errors, >= 0, so that items of error 0 come again.
-        normalize_by_max: Whether weights are divided by the largest one of the minibatch (True or "batch"), by the
-            largest one that any stored item would have ("memory"), or not at all (False).
-        error_min: Smaller errors count as this; None for no limit.
-        error_max: Larger errors count as this; None for no limit.
+        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
+        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
+            that any stored item would have ("memory"), or not at all (False).
+        error_min: Smaller absolute errors count as this; None for no limit.
+        error_max: Larger absolute errors count as this; None for no limit.
 
     Raises:
         ValueError: Naming the argument that is out of its range.
@@ -65,10 +65,10 @@ class PriorityWeightError:
         self.normalize_by_max = "batch" if normalize_by_max is True else normalize_by_max
         self.error_min, self.error_max = error_min, error_max
         self._priorities = Priorities()
-        self._last_index: Index | None = None  # of the last draw, until its errors arrive
+        self._last_index: Index | None = None  # indices of the last draw, until its errors are written back
 
     def priority_from_errors(self, errors: Any) -> Floats:
-        """Priorities of items of these errors, any sequence, array or tensor of length n; shape [n].
+        """Priorities of items from their errors, a sequence, array or tensor of length n; shape [n].
 
         Raises:
             NonFiniteError: If an error is NaN or infinite.
@@ -88,7 +88,7 @@ class PriorityWeightError:
         return self._last_index is not None
 
     def update_errors(self, errors: Any) -> None:
-        """Write back the errors of the items of the last draw, in its order; items overwritten meanwhile are skipped.
+        """Update the priorities of the last draw from errors in its order; items removed since the draw are skipped.
 
         Raises:
             RuntimeError: If nothing was drawn since the last call.
@@ -97,28 +97,29 @@ class PriorityWeightError:
         """
         if self._last_index is None:
             raise RuntimeError("update_errors needs a sample before it, whose errors are not written back yet")
-        PriorityWeightError.update_priorities(self, self._last_index, errors)  # a subclass's may have called this
+        PriorityWeightError.update_priorities(self, self._last_index, errors)  # a subclass's method may call this one
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Write back the errors of sampled items; items overwritten meanwhile are skipped.
+        """Update the priorities of sampled items from their errors; items removed since the draw are skipped.
 
         Args:
-            index: `Batch.index` of the batch that was learnt from, shape [n].
-            td_error: The errors, of which the absolute values count, tensor or array [n].
+            index: `Batch.index` of the batch from which the errors were computed, shape [n].
+            td_error: The errors, a tensor or array, shape [n]; their absolute values are used.
 
         Raises:
-            ValueError: If the lengths differ or an index was never given out.
+            ValueError: If the lengths differ or an index belongs to no item so far.
             NonFiniteError: If an error is NaN or infinite; no priority is changed.
         """
         self._priorities.update(_on_host(index), self.priority_from_errors(td_error))
         self._last_index = None
 
     def weights_from_probabilities(self, probabilities: Any, min_probability: float) -> Floats:
-        """Importance weights [n] of a draw, which anneals beta.
+        """Compute the importance weights of a draw, shape [n], and anneal beta by one step.
 
         Args:
-            probabilities: The probability that each item had in the first draw, shape [n].
-            min_probability: The smallest one that any item had; needed if weights are normalised over the memory.
+            probabilities: The probability of each item in the first draw, shape [n].
+            min_probability: The smallest such probability of any stored item; used only if weights are normalised over
+                the memory.
         """
         probability = np.asarray(probabilities, np.float64)
         if self.normalize_by_max == "memory":
@@ -150,20 +151,22 @@ class PriorityWeightError:
 class PrioritizedReplayBuffer(PriorityWeightError, ReplayBuffer):
     """Replay buffer of transitions, or n-step transitions, drawn in proportion to their priorities.
 
-    `sample` puts "weight" into the first dict of each item and `sample_batch` into `Batch.weight`; the errors come back
-    through `update_errors` (of the last sample) or `update_priorities` (of any). Items are told apart by sequence
-    numbers, so that several batches may be under way at once.
+    `sample` puts the weight under "weight" into the first dict of each item, `sample_batch` into `Batch.weight`. The
+    errors are written back with `update_errors` (last sample) or `update_priorities` (any sample). Items have sequence
+    numbers, so several batches can wait for their errors at once. `PriorityWeightError` has the equations of priorities
+    and weights.
 
     Args:
-        capacity: Largest number of items, None if unbounded.
-        alpha: See `PriorityWeightError`, as for the arguments up to `error_max`.
-        beta0: Exponent of the weights at the first draw.
-        betasteps: Number of draws over which that exponent grows to 1.
-        eps: Added to the errors.
-        normalize_by_max: How weights are normalised.
-        error_min: Smaller errors count as this.
-        error_max: Larger errors count as this.
-        num_steps: Steps per item, for n-step returns.
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
+        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
+        beta0: Exponent of the weights at the first draw, from 0 to 1.
+        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
+        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
+            that any stored item would have ("memory"), or not at all (False).
+        error_min: Smaller absolute errors count as this; None for no limit.
+        error_max: Larger absolute errors count as this; None for no limit.
+        num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -208,7 +211,7 @@ def _require(holds: bool, name: str, value: Any, expected: str) -> None:
 
 
 def _on_host(values: Any) -> Any:
-    """The numbers of a tensor on any device as an array; anything else as it is."""
+    """The numbers of a tensor on any device as an array; other values are returned unchanged."""
     if not isinstance(values, torch.Tensor):
         return values
-    return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy knows no bfloat16
+    return (values.double() if values.is_floating_point() else values).numpy(force=True)  # NumPy has no bfloat16

@@ -15,23 +15,25 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
     """Replay buffer whose episodes are drawn in proportion to one priority each.
 
     `sample_episodes` and `sample_sequences` draw by priority; `sample` and `sample_batch` draw transitions uniformly.
-    `update_errors` and `update_priorities` take one error per episode or sequence.
+    `update_errors` and `update_priorities` take one error per episode or sequence. `PriorityWeightError` has the
+    equations of priorities and weights, in which N is the number of episodes.
 
     Args:
-        capacity: Largest number of transitions, beyond which the oldest episodes are dropped; None if unbounded.
-        alpha: See `PriorityWeightError`, as for the arguments up to `normalize_by_max`; N is the number of episodes.
-        beta0: Exponent of the weights at the first draw.
-        betasteps: Number of draws over which that exponent grows to 1.
-        eps: Added to the errors.
-        normalize_by_max: How weights are normalised.
-        default_priority_func: Gives the priority (not the error) of a new episode from its list of transition dicts;
-            None gives it the largest so far.
-        uniform_ratio: Chance of each draw to be uniform instead, from 0 to 1.
-        wait_priority_after_sampling: Whether drawing again before the errors are written back is refused.
-        return_sample_weights: Whether there are importance weights: `sample_episodes` then returns (episodes, weights),
+        capacity: Largest number of transitions, beyond which the oldest episodes are removed; None if unbounded.
+        alpha: Exponent of the priorities, >= 0; 0 draws uniformly.
+        beta0: Exponent of the weights at the first draw, from 0 to 1.
+        betasteps: Number of draws over which the exponent of the weights grows to 1; None keeps it at `beta0`.
+        eps: Added to the absolute errors, >= 0; a positive number lets items of error 0 be drawn again.
+        normalize_by_max: Divide the weights by the largest one of the minibatch (True or "batch"), by the largest one
+            that any stored item would have ("memory"), or not at all (False).
+        default_priority_func: Function that gives the priority (not the error) of a new episode from its list of
+            transition dicts; None gives it the largest priority so far.
+        uniform_ratio: Probability of each draw to be uniform instead, from 0 to 1.
+        wait_priority_after_sampling: True to refuse a draw before the errors of the last one are written back.
+        return_sample_weights: True to compute importance weights: `sample_episodes` then returns (episodes, weights),
             and `sample_sequences` fills `Batch.weight` with the weight of a sequence for each of its rows.
-        error_min: Smaller errors count as this; None for no limit.
-        error_max: Larger errors count as this; None for no limit.
+        error_min: Smaller absolute errors count as this; None for no limit.
+        error_max: Larger absolute errors count as this; None for no limit.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
@@ -82,7 +84,7 @@ class PrioritizedEpisodicReplayBuffer(PriorityWeightError, EpisodicReplayBuffer)
         return index, self.weights_from_probabilities(probability, lowest)
 
     def _items_added(self, first: int, count: int) -> None:
-        # With the largest priority first: if the user's function fails, the episode is still there.
+        # The episode first gets the largest priority, so that it is stored even if the user's function fails.
         self._priorities.append()
         if self.default_priority_func is not None:
             number = self._next_episode - 1

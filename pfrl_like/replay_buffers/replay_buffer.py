@@ -19,25 +19,25 @@ from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 
 
 class Recorded(Protocol):
-    """What a buffer can be filled from: a dataset."""
+    """A dataset from which a buffer can be filled."""
 
     def to_columns(self) -> tuple[Columns, list[Indices]]:
-        """A store of its own for the caller, and the rows of its steps, episode by episode."""
+        """A new store, owned by the caller, and the rows of its steps, episode by episode."""
 
 
 class ReplayBuffer(SavedBuffer):
     """The last `capacity` transitions, drawn uniformly.
 
-    An item is a transition with up to `num_steps` - 1 transitions after it; it can be sampled as soon as they are there
-    or its episode has ended. Items carry sequence numbers, which grow by one, and leave in the same order.
+    An item is a transition with up to `num_steps` - 1 transitions after it. It can be sampled as soon as these are
+    stored or its episode has ended. Items have consecutive sequence numbers and are removed in this order.
 
-    What `memory` and `sample` hand out are PFRL's lists of transition dicts: assigning a key changes what is stored
-    (`StoredTransition`), and a checkpoint holds the change.
+    `memory` and `sample` return PFRL's lists of transition dicts. Assigning a key of a transition changes the stored
+    value (`StoredTransition`), also in later checkpoints.
 
-    A buffer is not safe for threads: who appends in one thread and samples in another holds a lock.
+    A buffer is not thread-safe: a caller that appends and samples in different threads has to hold a lock.
 
     Args:
-        capacity: Largest number of items, beyond which the oldest leave; None if unbounded.
+        capacity: Largest number of items, beyond which the oldest are removed; None if unbounded.
         num_steps: Transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
         rng: Source of randomness; None is the global NumPy stream.
 
@@ -48,8 +48,8 @@ class ReplayBuffer(SavedBuffer):
 
     tells_future = True
     stacks_frames = True
-    _own: OwnMemory | None = None  # what is filled in the place of the columns
-    _view = Memory  # what `memory` shows of the columns
+    _own: OwnMemory | None = None  # the user's container, filled instead of the columns
+    _view = Memory  # class of the view that `memory` returns
 
     def __init__(self, capacity: int | None = None, num_steps: int = 1, *, rng: RandomSource = None) -> None:
         if capacity is not None:
@@ -62,24 +62,24 @@ class ReplayBuffer(SavedBuffer):
         self._capacity: int | None = capacity
         self.num_steps = num_steps
         self._rng = rng
-        self._horizon: float = num_steps  # how many transitions complete an item
+        self._horizon: float = num_steps  # number of transitions that complete an item
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next one to come
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: that of item i is in slot i % length
-        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has not gone on yet
+        self._resumed: set[Any] = set()  # environments whose running episode was loaded and has no new step yet
         self._increments: dict[str, str] = {}
         self._handed_out = HandedOut()
 
     @classmethod
     def from_dataset(cls, dataset: Recorded, *args: Any, **kwargs: Any) -> Self:
-        """A buffer that holds a dataset's transitions.
+        """Make a buffer with a dataset's transitions.
 
-        Plain observations are not copied until something is appended. In a persistent buffer they are, at once.
+        Plain observations are not copied before the first append; a persistent buffer copies them at once.
 
         Args:
-            dataset: The dataset (`MDPDataset`), which stays as it is.
-            args: Arguments of the constructor.
-            kwargs: The same by name.
+            dataset: The dataset (`MDPDataset`), which is not changed.
+            args: Positional arguments of the constructor.
+            kwargs: Keyword arguments of the constructor.
 
         Raises:
             TypeError: If it is no dataset.
@@ -99,9 +99,9 @@ class ReplayBuffer(SavedBuffer):
             self._add_items(part)
 
     def stored_steps(self) -> tuple[Columns, Indices]:
-        """The store itself and the rows of all steps in it, in the order in which they came.
+        """The store (not a copy) and the rows of all its steps, in the order of the items.
 
-        Those that cannot be sampled yet, because their items or episodes are not complete, come last.
+        Steps that cannot be sampled yet, because their items or episodes are not complete, come last.
         """
         if self._own:
             return self._own_in_columns(self._own).stored_steps()
@@ -118,12 +118,12 @@ class ReplayBuffer(SavedBuffer):
     def memory(self) -> Any:
         """The items, oldest first, as lists of transition dicts through which they can be changed; see `Memory`.
 
-        It can be set, too. To None, which frees what is stored; nothing can be stored then until it is set again, or
-        a saved buffer is loaded. Or to a container, which is filled from then on as PFRL's buffers fill theirs, in the
-        place of the columns: with lists of ordinary dicts. It is slower, and saved whole.
+        It can be set to None, which frees the content; nothing can be stored then until it is set again or a saved
+        buffer is loaded. It can also be set to a container, which then replaces the columns and is filled as in PFRL,
+        with lists of ordinary dicts. A container is slower, and every save writes all of it.
 
         Raises:
-            TypeError: If it is set to what is no container, or this kind of buffer takes none.
+            TypeError: If it is set to an object that is no container, or this class of buffer takes none.
         """
         return self._view(self) if self._own is None else self._own.container
 
@@ -169,9 +169,9 @@ class ReplayBuffer(SavedBuffer):
         """Store one transition; error messages call `state` obs and `next_state` next_obs.
 
         Raises:
-            NonFiniteError: If a number is NaN or infinite, or the reward more than float32 can hold; nothing is stored.
-            ValueError: If something does not fit the first transition; likewise.
-            TypeError: If the reward is no number; likewise.
+            NonFiniteError: If a number is NaN or infinite, or the reward too large for float32; nothing is stored.
+            ValueError: If a value does not fit the first transition; nothing is stored.
+            TypeError: If the reward is no number; nothing is stored.
         """
         check_transition(state, action, next_state)
         extra = {name: [value] for name, value in kwargs.items()}
@@ -192,10 +192,10 @@ class ReplayBuffer(SavedBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations come as a list, a tuple or a stacked array of length k; nested ones also as a nest of such.
+        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these.
 
         Raises:
-            ValueError: If something does not fit the first transition; nothing is stored.
+            ValueError: If a value does not fit the first transition; nothing is stored.
         """
         if self._own is not None:
             steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
@@ -218,7 +218,7 @@ class ReplayBuffer(SavedBuffer):
         )
         if self._horizon != 1:
             self._wait(env_id, row)
-        else:  # what _add_items([row]) does
+        else:  # same as _add_items([row]), inlined for speed
             item = self._next
             if item - self._first == len(self._ring):
                 self._grow_ring(1)
@@ -255,7 +255,7 @@ class ReplayBuffer(SavedBuffer):
                 self.stop_current_episode(env_id)
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Say that the running episode of `env_id` was cut off, so that the next step starts a new one."""
+        """End the running episode of `env_id`; its next step starts a new one."""
         if self._own is not None:
             self._own.stop(env_id)
         run = self._columns.running.get(env_id)
@@ -267,7 +267,7 @@ class ReplayBuffer(SavedBuffer):
                 self._add_items(run.waiting)
 
     def _store_step(self, step: Mapping[str, Any], env_id: Any, cut: bool) -> None:
-        """Store a transition, a dict of the arguments of `append`; not by what a subclass makes of that."""
+        """Store a transition, a dict of the arguments of `append`, without a subclass's own `append`."""
         ReplayBuffer.append(self, **step, env_id=env_id)
         if cut:
             self.stop_current_episode(env_id)
@@ -309,7 +309,7 @@ class ReplayBuffer(SavedBuffer):
         self._ring[live % len(self._ring)] = rows
 
     def _end_interrupted(self, obs: Any, env_ids: Sequence[Any] | None, count: int) -> None:
-        """End loaded episodes that this step does not go on with: the process they ran in is gone."""
+        """End loaded running episodes whose next observation differs from that of this step: they were interrupted."""
         for env_id, own in zip(range(count) if env_ids is None else env_ids, rows_of(obs, count, "obs"), strict=True):
             if env_id in self._resumed:
                 if not self._columns.continues(env_id, own):
@@ -319,22 +319,22 @@ class ReplayBuffer(SavedBuffer):
     # Hooks of prioritised buffers, called only where `prioritized` is set
 
     def _items_added(self, first: int, count: int) -> None:
-        """Items `first` to `first + count - 1` can be sampled from now on."""
+        """Called when items `first` to `first + count - 1` have been added."""
 
     def _items_dropped(self, first: int, count: int) -> None:
-        """Items `first` to `first + count - 1`, the oldest, are gone."""
+        """Called when items `first` to `first + count - 1`, the oldest, have been removed."""
 
     # Sampling
 
     def _draw(self, n: int) -> tuple[Indices, NDArray[np.float64] | None]:
-        """Sequence numbers of n distinct items, and their importance weights if there are such; n has been checked."""
+        """Draw n distinct items: their sequence numbers, and importance weights or None; the caller has checked n."""
         return sample_n_k(len(self), n, self._rng) + self._first, None
 
     def sample(self, num_experiences: int) -> Any:
         """Draw distinct items, each a list of one to `num_steps` transition dicts.
 
         Raises:
-            ValueError: If more are asked for than the buffer holds.
+            ValueError: If `num_experiences` is larger than the buffer.
         """
         if self._own is not None:
             return self._own.sample(num_experiences, self._rng)
@@ -359,13 +359,13 @@ class ReplayBuffer(SavedBuffer):
     ) -> Batch:
         """Make the same draw as `sample` and gather it as tensors.
 
-        With `n_frames` images, arrays of three axes, are stacked along the first one, the latest last. Zeros stand for
-        those before an episode's beginning, and for those that the buffer does not hold any more.
+        With `n_frames`, images (arrays of three axes) are stacked along the first axis, the latest last. Images before
+        an episode's beginning, and those that the buffer no longer holds, are zeros.
 
         Raises:
             ValueError: If `n` is larger than the buffer, or 0 before anything was stored, or `n_frames` less than 1.
-            TypeError: If `n_frames` is no integer, or `n_frames` or `continuation` is asked for and `memory` is a
-                container.
+            TypeError: If `n_frames` is no integer, or `memory` is a container and `n_frames` or `continuation` is not
+                its default.
         """
         if self._own is not None:
             self._own.refuse_more(continuation, n_frames)
@@ -380,11 +380,11 @@ class ReplayBuffer(SavedBuffer):
         weight = None
         if self.prioritized:
             index, weight = self._draw(n)
-        else:  # what _draw does, without the call
+        else:  # same as _draw, inlined for speed
             index = sample_n_k(size, n, self._rng)
             if self._first:
                 index += self._first
-        # "wrap" subtracts the length until the slot is there: after so many rounds that this takes long, do it before.
+        # "wrap" subtracts the length again and again; where this would take many rounds, the index is reduced before.
         length = len(self._ring)
         slot = index if self._first < 16 * length else index - self._first // length * length
         rows = self._ring.take(slot, None, None, "wrap")
@@ -394,11 +394,11 @@ class ReplayBuffer(SavedBuffer):
         )  # fmt: skip
 
     def _rows(self, index: Indices) -> Indices:
-        """Rows of items, by sequence number."""
+        """The rows of the items with these sequence numbers."""
         return self._ring[index % len(self._ring)]
 
     def _items(self, index: Indices) -> list[StoredItem]:
-        """Items as PFRL gives them, by sequence number."""
+        """The items with these sequence numbers, in PFRL's form."""
         steps = [self._rows(index)]
         for _ in range(1, self.num_steps):
             steps.append(self._columns.successor.take(steps[-1]))
@@ -407,15 +407,15 @@ class ReplayBuffer(SavedBuffer):
         return self._in_lists(windows[there], there.sum(axis=1).tolist())
 
     def _in_lists(self, rows: Indices, lengths: Sequence[int]) -> list[StoredItem]:
-        """The transitions in these rows, in lists of these lengths, one after the other."""
+        """The transitions in these rows, divided in order into lists of these lengths."""
         return self._handed_out.in_lists(self._columns, rows, lengths, self._edit)
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        """Change a transition that was handed out; returns what is stored now under the keys that were changed.
+        """Change a stored transition; returns the stored values of the changed keys.
 
         Raises:
             ValueError: If a key is none of the buffer's, or a value does not fit; nothing is changed.
-            LookupError: If the transition is not stored any more.
+            LookupError: If the transition is no longer stored.
         """
         if self._own is not None or not transition.is_in(self._columns):
             raise LookupError(f"cannot set {[*changes]}: this transition has left the replay buffer meanwhile")
@@ -424,10 +424,10 @@ class ReplayBuffer(SavedBuffer):
         return {name: stored[name] for name in changes}
 
     def _own_in_columns(self, own: OwnMemory) -> "ReplayBuffer":
-        """The content of a container of the user's, in columns.
+        """A buffer with columns that holds the content of the user's container.
 
         Raises:
-            TypeError: If items have several steps: nobody knows which are of one episode.
+            TypeError: If items may have several steps, since their episodes are unknown.
         """
         buffer = ReplayBuffer(self._capacity, rng=self._rng)
         own.pour_into(buffer)

@@ -1,6 +1,6 @@
-"""The directory of a buffer that lives in files: where it lies, its whole state, and saves that it goes back to.
+"""The directory of a persistent buffer: its location, its whole state, and saves to which it can return.
 
-A save says which rows of the files it needs, and nothing is written into these.
+A save refers to rows of the files; these rows are not overwritten as long as the save exists.
 """
 
 import hashlib
@@ -24,26 +24,26 @@ from pfrl_like.storage.arrays import read_arrays
 from pfrl_like.storage.atomic import make_directory, named_errors, names_in, refused
 from pfrl_like.storage.log_directory import META, ColumnFiles, LogDirectory
 
-CAPACITY = "capacity"  # in the header: that of the buffer which wrote it, as which its records are replayed
-_STEP_BYTES = 160  # beside the values: at most so much in the states and the journal, for actions of a few numbers
-_SPARE = 1.25  # rows that files have beyond those in use
+CAPACITY = "capacity"  # header key: capacity of the buffer that wrote the records, needed to replay them
+_STEP_BYTES = 160  # upper bound of the bytes per step in states and journal, for actions of a few numbers
+_SPARE = 1.25  # rows in the files for each row in use, since files grow in chunks
 _SHARD = re.compile(r"rank-([0-9]+)-of-([0-9]+)")
 
 
 class RewindingBuffer(ReplayBuffer):
-    """What `PersistentBuffer` does with its directory as a whole; it opens that, and keeps a journal of the steps."""
+    """Base of `PersistentBuffer`: writes the whole state of a directory, and saves and restores its content."""
 
     _columns: RecordedColumns
     _directory: LogDirectory
     _files: ColumnFiles
-    _refusal: str | None = None  # why nothing can be stored any more
+    _refusal: str | None = None  # reason why nothing more can be stored, None if there is none
     _wanted_capacity: int | None
     _process: int
     dirname: str
     logger: logging.Logger
 
     def _empty_columns(self, files: ColumnFiles) -> RecordedColumns:
-        # They do not know this buffer, so that it lets go of its directory as soon as nobody knows it any more.
+        # The columns hold no reference to this buffer, so that it is freed with its lock as soon as it is unreferenced.
         return RecordedColumns(files.open, partial(_announce, self.dirname, self._wanted_capacity, self.logger))
 
     def _check_open(self) -> None:
@@ -54,7 +54,7 @@ class RewindingBuffer(ReplayBuffer):
             raise CheckpointError(self.dirname, reason)
 
     def _or_refuse(self, act: Callable[..., None], *arguments: Any) -> None:
-        """Do something, after whose error nothing can be stored any more."""
+        """Call a function; after an error in it, everything further is refused."""
         try:
             act(*arguments)
         except BaseException as error:
@@ -62,7 +62,7 @@ class RewindingBuffer(ReplayBuffer):
             raise
 
     def _write_state(self) -> None:
-        """Write the whole state, on the disk when this returns, and begin a new journal."""
+        """Write the whole state, synced to the disk, and begin a new journal."""
         columns = self._columns
         columns.forget_names()
         columns.records.clear()
@@ -75,8 +75,8 @@ class RewindingBuffer(ReplayBuffer):
         """Wait until everything stored so far would survive a power cut.
 
         Raises:
-            CheckpointError: If the disk reports an error, or the buffer is closed. Nothing can be stored from then on,
-                since what the disk has dropped is not written by asking again.
+            CheckpointError: If the buffer is closed or the disk reports an error. Nothing can be stored from then on,
+                since a second sync does not write data that the system has dropped after an error.
         """
         self._check_open()
         self._or_refuse(self._directory.sync)
@@ -87,7 +87,7 @@ class RewindingBuffer(ReplayBuffer):
         self._unsynced, self._last_sync = 0, time.monotonic()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Replace the content, in memory and in the directory, by what `state_dict` gave.
+        """Replace the content, in memory and in the directory, with the result of `state_dict`.
 
         Raises:
             ValueError: If it does not fit; the old content stays.
@@ -102,7 +102,7 @@ class RewindingBuffer(ReplayBuffer):
             self._directory.clean(f"columns-{before.token}-")
             raise
         self._files = files
-        self._directory.saves = []  # of files that are gone then
+        self._directory.saves = []  # saves refer to the old files, which are removed
         self._or_refuse(self._write_state)
 
     # Saves
@@ -110,13 +110,13 @@ class RewindingBuffer(ReplayBuffer):
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Say in a file which rows of the directory make up the content now; they stay until `prune` removes this file.
+        """Save references to the rows of the content in a file; the rows stay until `prune` removes this file.
 
-        What is in the directory is not written again, so a save without it is nothing. Rows that only saves need are
-        freed at the first save after their files are gone.
+        The values are not copied, so a save is useless without the directory. Rows that only saves need are freed at
+        the first save after the files of these saves have been removed.
 
         Raises:
-            CheckpointError: If something cannot be written; what earlier references name is still in place.
+            CheckpointError: If something cannot be written; the files of earlier saves are still in place.
         """
         folder = os.path.abspath(folder)
         make_directory(folder)
@@ -133,11 +133,11 @@ class RewindingBuffer(ReplayBuffer):
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
     ) -> None:
-        """Go back, in memory and in the directory, to what a save has named.
+        """Return, in memory and in the directory, to the content of a save.
 
         Raises:
-            CheckpointError: If it is no save of this directory or of its `rng`, or is damaged; the content stays. If
-                rows it needs are not what they were, too, and then the directory has to be opened again.
+            CheckpointError: If it is no save of this directory or of its `rng`, or is damaged; the content stays. Also
+                if rows that it needs have changed; the directory then has to be opened again.
         """
         self._check_open()
         folder = os.path.abspath(folder)
@@ -166,13 +166,13 @@ class RewindingBuffer(ReplayBuffer):
         self._refusal = None
 
     def _saves_and(self, path: str) -> list[str]:
-        """The saves that are still there, or were moved together with this one, and this one."""
+        """The saves that still exist, here or moved into the folder of this save, and this save."""
         folder, before = os.path.dirname(path), self._directory.saves
         places = [save if os.path.exists(save) else os.path.join(folder, os.path.basename(save)) for save in before]
         return [*dict.fromkeys([*filter(os.path.exists, places), path])]
 
     def _keep_saves(self) -> None:
-        """Let nothing be written into rows that saves name."""
+        """Protect the rows to which saves refer from being overwritten."""
         for path in filter(os.path.exists, self._directory.saves):
             try:
                 with refused(path, MISFIT):
@@ -182,7 +182,7 @@ class RewindingBuffer(ReplayBuffer):
 
 
 def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_bytes: int) -> None:
-    """Say how large the directory will be, and refuse if the disk is too small for that."""
+    """Log the expected size of the directory, and raise an error if the disk is too small for it."""
     if capacity is None:
         return
     size = int(capacity * (_SPARE * row_bytes + _STEP_BYTES))
@@ -199,15 +199,15 @@ def _announce(dirname: str, capacity: int | None, logger: logging.Logger, row_by
 
 
 def diverted(dirname: str, ancestor: str | None, shard: str | None) -> tuple[str, str | None]:
-    """Where a buffer lies and what it begins with: as the program says, unless it was started again.
+    """Directory and ancestor of a buffer: the given ones, unless the program is a rerun of a recorded run.
 
-    Then it lies among what the program writes meanwhile, and begins with what is in `dirname`, of which training goes
-    back to what a checkpoint names. Training from the start begins as the run did: without what that has stored in its
-    own directory, or in one that was new.
+    A rerun leaves the run's directory unchanged. Its buffer is in the scratch folder of the rerun and begins with a
+    copy of `dirname`, from which training returns to the content that a checkpoint names. A rerun from the start begins
+    like the run itself: without the steps that the run stored in its own directory, or in one that was new.
 
     Args:
-        dirname: The directory that the program names, absolute.
-        ancestor: The one that the program has its content from, if it is new.
+        dirname: The directory that the program names, an absolute path.
+        ancestor: The ancestor that the program names; None for none.
         shard: Name of this process's part; None if there are no parts.
     """
     order = ordered()
@@ -227,7 +227,11 @@ def _holds_buffer(dirname: str, shard: str | None) -> bool:
 
 
 def shard_of(distributed: bool, group: Any) -> str | None:
-    """Name of the part of this process, None if there are no parts."""
+    """Name of the part of this process, None if there are no parts.
+
+    Raises:
+        ValueError: If `torch.distributed` is not running, or this process is not in the group.
+    """
     if not distributed:
         if group is not None:
             raise ValueError(f"group: got {group!r}, expected None without distributed=True")
@@ -246,7 +250,11 @@ def shard_of(distributed: bool, group: Any) -> str | None:
 
 
 def refuse_shards(dirname: str, shard: str | None) -> None:
-    """Refuse a directory that is divided in another way."""
+    """Refuse a directory that is divided in another way.
+
+    Raises:
+        CheckpointError: If it is divided among another number of processes, or not divided although it should be.
+    """
     if not os.path.isdir(dirname):
         return
     parts = [match for match in map(_SHARD.fullmatch, names_in(dirname)) if match]
@@ -261,7 +269,7 @@ def refuse_shards(dirname: str, shard: str | None) -> None:
 
 
 def ancestor_of(ancestor: str, shard: str | None) -> str:
-    """Where the content of an ancestor lies for this process: in its part, if the ancestor is divided."""
+    """Directory of an ancestor's content for this process: its part, if the ancestor is divided."""
     if shard is None or os.path.lexists(os.path.join(ancestor, META)):
         return ancestor
     return os.path.join(ancestor, shard)

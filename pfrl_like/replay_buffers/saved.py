@@ -1,4 +1,4 @@
-"""The state of a replay buffer, its file, and a folder of increments that many saves share."""
+"""Saving of replay buffers: the state, one file, and a folder of incremental files that many saves share."""
 
 import contextlib
 import copy
@@ -22,9 +22,9 @@ from pfrl_like.storage.atomic import names_in, refused
 from pfrl_like.utils.random import RandomSource
 
 _LARGEST_NUMBER = 2**62
-_LARGEST = 1 << 14  # items of a segment
-_WORN = 4  # a segment is written anew once more than one in so many of its items has been changed
-#: What a saved state is that cannot be taken up.
+_LARGEST = 1 << 14  # most items of a segment
+_WORN = 4  # a segment is rewritten once more than a quarter of its items have been changed
+#: Error message for a saved state that cannot be loaded.
 MISFIT = "holds no buffer that fits this one"
 _NAME = re.compile(r"(segment|table)-[0-9a-f]{16}\.bin")
 _OWN = re.compile(rf"{_NAME.pattern}|\.tmp-(segment|table)-.*")
@@ -34,15 +34,15 @@ Arrays = dict[str, NDArray[Any]]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SavedFile:
-    """A file as a reference names it.
+    """A file in the reference of a save.
 
     Attributes:
-        name: Its name in the folder.
-        size: Its bytes.
-        crc32: Its checksum.
-        first: Of a segment: sequence number of its first item.
-        count: Of a segment: how many items it has.
-        edits: Of a segment: how many edits of stored steps it includes.
+        name: Name of the file in the folder.
+        size: Size of the file in bytes.
+        crc32: CRC-32 checksum of the file.
+        first: For a segment, sequence number of its first item.
+        count: For a segment, number of its items.
+        edits: For a segment, number of edits of stored steps before it was written.
     """
 
     name: str
@@ -54,17 +54,17 @@ class SavedFile:
 
     @property
     def end(self) -> int:
-        """Of a segment: sequence number of the item after its last one."""
+        """For a segment, sequence number of the item after its last one."""
         return self.first + self.count
 
     @classmethod
     def write(cls, folder: str, kind: str, header: Mapping[str, Any], arrays: Arrays, **options: Any) -> "SavedFile":
-        """Write a new file of arrays; when this returns it would survive a power cut."""
+        """Write a new file of arrays, synced to the disk."""
         name = f"{kind}-{secrets.token_hex(8)}.bin"
         return cls(name, *write_arrays(os.path.join(folder, name), header, arrays, **options))
 
     def read(self, folder: str, *, allow_pickle: bool) -> tuple[dict[str, Any], Arrays]:
-        """Its header and its arrays.
+        """Read the header and the arrays of the file.
 
         Raises:
             CheckpointError: If it is missing, damaged, or not the one that was written.
@@ -73,11 +73,11 @@ class SavedFile:
         return read_arrays(path, allow_pickle=allow_pickle, size=self.size, checksum=self.crc32)
 
     def path_in(self, folder: str) -> str:
-        """Where it is, also when the working directory is another one."""
+        """Absolute path of the file."""
         return os.path.abspath(os.path.join(folder, self.name))
 
     def is_there(self, folder: str) -> bool:
-        """Whether the folder has a file of this name and size."""
+        """True if the folder has a file of this name and size."""
         try:
             return os.path.getsize(os.path.join(folder, self.name)) == self.size
         except OSError:
@@ -85,10 +85,10 @@ class SavedFile:
 
     @classmethod
     def of(cls, entry: Any) -> "SavedFile":
-        """The file that an entry of a reference names.
+        """The file that an entry of a reference describes.
 
         Raises:
-            ValueError: If it names none.
+            ValueError: If it is no such entry.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(cls)}
         given = entry if isinstance(entry, Mapping) and set(entry) <= set(defaults) else {}
@@ -99,7 +99,7 @@ class SavedFile:
 
 
 class SavedBuffer(AbstractReplayBuffer):
-    """What `ReplayBuffer` does with files, each by itself or one after the other; the fields are described there."""
+    """Base of `ReplayBuffer`: saves to separate files or to increments; `ReplayBuffer` describes the fields."""
 
     num_steps: int
     _kind = "replay buffer"
@@ -110,7 +110,7 @@ class SavedBuffer(AbstractReplayBuffer):
     _next: int
     _resumed: set[Any]
     _own: OwnMemory | None
-    _increments: dict[str, str]  # tables of the increments that this content goes on from, and where they were written
+    _increments: dict[str, str]  # names and paths of the tables of increments on which the content is based
     stored_steps: Callable[[], tuple[Columns, Indices]]
     _own_in_columns: Callable[[OwnMemory], "SavedBuffer"]
     _rows: Callable[[Indices], Indices]
@@ -118,15 +118,15 @@ class SavedBuffer(AbstractReplayBuffer):
     _drop_items: Callable[[int], None]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to go on exactly: a JSON header, arrays by name, and the state of `rng`.
+        """The whole content for `load_state_dict`: a JSON header, arrays by name, and the state of `rng`.
 
-        Running episodes are part of it. An environment whose next step does not begin with the observation that its
-        running episode waits for begins a new episode.
+        It includes running episodes. After loading, an environment's running episode continues if its next step begins
+        with the episode's newest observation; otherwise a new episode begins.
         """
         return self._own_in_columns(self._own).state_dict() if self._own else self._state(dump)
 
     def _state(self, dump: Callable[[Columns, Indices], tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, Any]:
-        """`state_dict`, with the columns in the form that a function gives them."""
+        """Build `state_dict`, with the columns in the form that the function `dump` gives."""
         columns, arrays = dump(*self.stored_steps())
         own, own_arrays = self._own_state()
         header = {
@@ -141,15 +141,15 @@ class SavedBuffer(AbstractReplayBuffer):
         return {"header": header, "arrays": arrays, "rng": get_rng_state(self._rng)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take up what `state_dict` gave; items beyond this buffer's capacity leave, the oldest first.
+        """Replace the content with the result of `state_dict`; the oldest items beyond the capacity are removed.
 
         Raises:
-            ValueError: If it is of another kind of buffer or of `rng`, or does not fit together; the old content stays.
+            ValueError: If it is of another kind of buffer or of `rng`, or is inconsistent; the old content stays.
         """
         self._load_state(state, restore)
 
     def _load_state(self, state: Mapping[str, Any], restore: Callable[[Any, Any], Columns]) -> None:
-        """`load_state_dict`, with columns that a function makes."""
+        """Do the work of `load_state_dict`, with columns that the function `restore` makes."""
         header, arrays = state["header"], state["arrays"]
         for name, mine in (("kind", self._kind), ("num_steps", self.num_steps)):
             if header.get(name) != mine:
@@ -166,7 +166,7 @@ class SavedBuffer(AbstractReplayBuffer):
             columns.find_windows(np.arange(1, n + 1), self.num_steps)
         own = {name.removeprefix("own/"): array for name, array in arrays.items() if name.startswith("own/")}
         self._load_order(header, arrays, own, first, n)
-        # Nothing below can fail: the content is the old one up to here, the new one from here on.
+        # Nothing below can fail: the content is the old one up to here, and the new one from here on.
         container, self._own = self._own, None
         self._columns = columns
         self._first, self._next = first, first + n
@@ -184,7 +184,7 @@ class SavedBuffer(AbstractReplayBuffer):
 
         Args:
             filename: The file; an old one of this name is replaced.
-            allow_pickle: Pickle what is no array: object observations, actions, extras, names of environments.
+            allow_pickle: Pickle values that are no arrays: object observations, actions, extras, ids of environments.
 
         Raises:
             CheckpointError: If it cannot be written, for instance because it needs `allow_pickle`.
@@ -193,11 +193,12 @@ class SavedBuffer(AbstractReplayBuffer):
         write_arrays(filename, {**state["header"], "rng": state["rng"]}, state["arrays"], allow_pickle=allow_pickle)
 
     def load(self, filename: str, *, allow_pickle: bool = False) -> None:
-        """Replace the content by that of a file, and the state of `rng` if the saved buffer had one of its kind.
+        """Replace the content with that of a file, and the state of `rng` if the saved buffer had one of its kind.
 
         Args:
-            filename: What `save` wrote or, with `allow_pickle`, what PFRL wrote.
-            allow_pickle: Read pickled objects. They can run no code, but say it only of files whose origin is known.
+            filename: File written by `save` or, with `allow_pickle`, by PFRL.
+            allow_pickle: Read pickled objects. They can run no code here, but a crafted one can take any amount of
+                memory, so allow it only for files whose origin is known.
 
         Raises:
             CheckpointError: If the file is damaged or holds no buffer that fits; the old content stays.
@@ -212,7 +213,7 @@ class SavedBuffer(AbstractReplayBuffer):
                 self._load_pfrl(read_pickle(filename, allow_pickle=allow_pickle))
 
     def _load_pfrl(self, content: Any) -> None:
-        """Replace the content by that of PFRL's pickle: a queue of items, or a prioritised one."""
+        """Replace the content with that of PFRL's pickle: a queue of items, or a prioritised one."""
         own, self._own = self._own, None
         before = self.state_dict()
         self._clear()
@@ -237,7 +238,7 @@ class SavedBuffer(AbstractReplayBuffer):
         self._load_own_state(header, {"priority": priority[len(priority) - n :]}, first, n)
 
     def _append_windows(self, windows: Iterable[list[dict[str, Any]]]) -> None:
-        """Append PFRL's items; windows that share a transition object are of one episode."""
+        """Append PFRL's items; windows that share a transition object belong to one episode."""
         episode_of: dict[int, int] = {}
         for window in windows:
             if not 1 <= len(window) <= self.num_steps:
@@ -261,36 +262,36 @@ class SavedBuffer(AbstractReplayBuffer):
         self._resumed = set()
 
     def _give_own(self, own: OwnMemory | None) -> None:
-        """Let a container of the user's have what was loaded into the columns; without one it stays there."""
+        """Move the content from the columns to the user's container, if there is one."""
         if own is not None and own.container is not None:
             items = copy.deepcopy(Memory(self)[:])
             self._clear()
             own.replace(items)
             self._own = own
 
-    # Checkpoints that follow one another
+    # Incremental checkpoints
 
     def save_increment(
         self, folder: str | os.PathLike[str], last: Mapping[str, Any] | None = None, *, allow_pickle: bool = False
     ) -> dict[str, Any]:
-        """Write what is new since another save, of this buffer or of what was loaded into it.
+        """Write the changes since another save of this buffer, or since the save that was loaded into it.
 
-        Steps that cannot be sampled yet are written every time; small segments are joined with what comes after them.
+        Steps that cannot be sampled yet are written every time. Small segments are joined with the items after them.
 
         Args:
-            folder: Where the files of all saves are; made if it does not exist.
-            last: The reference of that save, whose files have to be there still. One of another content, or None, makes
-                everything new.
-            allow_pickle: As in `save`.
+            folder: Folder of the files of all saves; made if it does not exist.
+            last: The reference of the other save, whose files have to exist. With None, or a reference of another
+                content, everything is written.
+            allow_pickle: Pickle values that are no arrays: object observations, actions, extras, ids of environments.
 
         Returns:
-            The reference, for `load_increment` and the next save.
+            The reference, as JSON, for `load_increment` and the next save.
 
         Raises:
-            CheckpointError: If something cannot be written; what earlier references name is still in place.
+            CheckpointError: If something cannot be written; the files of earlier saves are still in place.
         """
         if self._own:
-            return {**super().save_increment(folder), "is_whole": True}  # since nobody knows what is new in it
+            return {**super().save_increment(folder), "is_whole": True}  # changes of a user's container are unknown
         folder = os.fspath(folder)
         make_directory(folder)
         segments = self._segments_of(folder, last)
@@ -315,19 +316,22 @@ class SavedBuffer(AbstractReplayBuffer):
         return self._reference(folder, segments, table, state["rng"])
 
     def _joins(self, segment: SavedFile, end: int) -> bool:
-        """Whether a segment is written anew with the items from `end` on: no larger than these, and small with them."""
+        """True if a segment is rewritten together with the items from `end` on.
+
+        That is if it has at most as many items as these, and both together fit one segment.
+        """
         new = self._next - end
         return segment.count <= new and self._next - max(segment.first, self._first) <= _LARGEST
 
     def _is_worn(self, segment: SavedFile) -> bool:
-        """Whether so many of a segment's items have been changed that it is written anew, instead of a long patch."""
+        """True if so many of a segment's items have been changed that it is rewritten instead of patched."""
         if self._columns.edits == segment.edits:
             return False
         rows = self._rows(np.arange(max(segment.first, self._first), segment.end))
         return _WORN * int(changed_since(self._columns, rows, segment.edits).any(axis=1).sum()) > len(rows)
 
     def _segments_of(self, folder: str, last: Mapping[str, Any] | None) -> list[SavedFile]:
-        """The segments of a reference that hold items of this buffer, if it is one that this content goes on from."""
+        """The segments of a reference that hold items of this buffer; none if the content is not based on that save."""
         if last is None or last["table"]["name"] not in self._increments:
             return []
         segments = [SavedFile.of(entry) for entry in last["segments"]]
@@ -347,12 +351,13 @@ class SavedBuffer(AbstractReplayBuffer):
     def load_increment(
         self, folder: str | os.PathLike[str], reference: Mapping[str, Any], *, allow_pickle: bool = False
     ) -> None:
-        """Replace the content, and the state of `rng`, by that of a save.
+        """Replace the content and the state of `rng` with those of a save.
 
         Args:
-            folder: Where its files are.
-            reference: What `save_increment` gave.
-            allow_pickle: As in `load`.
+            folder: Folder of the files of the save.
+            reference: The reference that `save_increment` returned.
+            allow_pickle: Read pickled objects. They can run no code here, but a crafted one can take any amount of
+                memory, so allow it only for files whose origin is known.
 
         Raises:
             CheckpointError: If a file is missing or damaged, or it is the state of another kind of buffer or of `rng`;
@@ -371,32 +376,32 @@ class SavedBuffer(AbstractReplayBuffer):
             self._load_state(state, lambda header, arrays: columns)
             self._increments = {table.name: table.path_in(folder)}
 
-    # What the buffers fill in
+    # Hooks of subclasses
 
     def _load_order(
         self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], first: int, n: int
     ) -> None:
-        """Check and take up what belongs to the order of the items; refuse before anything is changed."""
+        """Check and load the state that depends on the order of the items; errors are raised before any change."""
         self._load_own_state(header["own"], own, first, n)
 
     def _own_state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a subclass adds to `state_dict`: values for JSON, and arrays."""
+        """Additional state of a subclass in `state_dict`: values for JSON, and arrays."""
         return {}, {}
 
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
-        """Take up what `_own_state` gave, for items `first` to `first + n - 1`; refuse before anything is changed."""
+        """Load the result of `_own_state` for items `first` to `first + n - 1`; errors are raised before any change."""
 
 
 def _kind_of_rng(state: Any) -> Any:
-    """Which generators have such a state; None for the global stream."""
+    """Kind of the generators that have such a state; None for the global stream."""
     return None if state is None else (state["bit_generator"], set(state))
 
 
 def sequence_number(header: Mapping[str, Any], name: str) -> int:
-    """A sequence number of a saved state.
+    """Read and check a sequence number of a saved state.
 
     Raises:
-        ValueError: If it is one that counting on from would leave 64 bits.
+        ValueError: If it is negative, or above 2**62, from where counting on could overflow 64 bits.
     """
     number = int(header[name])
     if not 0 <= number <= _LARGEST_NUMBER:
@@ -405,7 +410,11 @@ def sequence_number(header: Mapping[str, Any], name: str) -> int:
 
 
 def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFile, int]]:
-    """The segments of a reference, and how many of each one's items, the last ones, are among these."""
+    """The segments of a reference, each with the number of its last items that are among items `first` to `first + n`.
+
+    Raises:
+        ValueError: If the segments do not cover these items without gaps.
+    """
     at = first
     for segment in map(SavedFile.of, entries):
         if not segment.first <= at < segment.end:
@@ -417,11 +426,13 @@ def _live(entries: Iterable[Any], first: int, n: int) -> Iterator[tuple[SavedFil
 
 
 def prune(folder: str | os.PathLike[str], kept_references: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the files of increments that none of these references names; nothing else, and not while one is written.
+    """Remove the files of increments to which none of these references refers, and no other files.
+
+    It must not be called while an increment is being written.
 
     Args:
-        folder: Where they are; nothing happens if it does not exist.
-        kept_references: What `save_increment` gave.
+        folder: Folder of the files; nothing happens if it does not exist.
+        kept_references: The references, returned by `save_increment`, of the saves to keep.
 
     Raises:
         CheckpointError: If one of these is no reference, or the folder cannot be read; nothing is removed.

@@ -1,4 +1,4 @@
-"""Files and directories that are whole or absent, and reading them without trusting them."""
+"""Atomic writing of files and directories, and safe reading of untrusted ones."""
 
 from pfrl_like.storage.arrays import is_array_file, read_arrays, write_arrays
 from pfrl_like.storage.atomic import (

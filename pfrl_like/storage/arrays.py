@@ -1,4 +1,4 @@
-"""One file of named arrays: magic, header, columns, checksum. What a saved replay buffer is.
+"""The file format of saved replay buffers: magic, header, named arrays (columns), checksum.
 
     8 bytes   b"PFRLARR1"
     8 bytes   length of the header, little-endian
@@ -7,8 +7,8 @@
     4 bytes   CRC-32 of everything before, little-endian
     4 bytes   b"END1"
 
-The header implies the size of the file to the byte, which is checked before memory is taken; what has been read is
-given away only after the checksum.
+The header implies the exact size of the file. The size is checked before memory is allocated, and the checksum before
+anything is returned.
 """
 
 import math
@@ -38,7 +38,7 @@ _DTYPE = re.compile(r"[<>|][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]*[a-zA-Z]{1,2}\])?"
 
 
 class _Column(NamedTuple):
-    """One column as the header describes it: raw values, or `pickled` bytes of objects."""
+    """One column as described by the header: raw values, or the pickled bytes of objects."""
 
     name: str
     dtype: np.dtype[Any]
@@ -54,17 +54,17 @@ def write_arrays(
     allow_pickle: bool = False,
     durable: bool = True,
 ) -> tuple[int, int]:
-    """Replace a file by a header and arrays, atomically.
+    """Write a header and arrays to a file, atomically replacing an old one.
 
     Args:
         path: The file.
-        header: What describes the arrays, as JSON.
+        header: Description of the arrays, as JSON.
         arrays: Arrays by name, of numbers, bools, text or times; objects only with `allow_pickle`.
         allow_pickle: Pickle the object arrays, whose items may then be NumPy arrays and plain containers.
-        durable: As in `atomic_write`.
+        durable: Wait until the content would survive a power cut; without it, it survives only the process.
 
     Returns:
-        The size of the file, and its checksum, which `read_arrays` takes.
+        The size of the file in bytes and its checksum, both arguments of `read_arrays`.
 
     Raises:
         CheckpointError: If something cannot be written; an old file of this name is still in place.
@@ -102,20 +102,21 @@ def write_arrays(
 def read_arrays(
     path: str | os.PathLike[str], *, allow_pickle: bool = False, size: int | None = None, checksum: int | None = None
 ) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """The header and the arrays of a file that `write_arrays` wrote.
+    """Read the header and the arrays of a file written by `write_arrays`.
 
     Args:
         path: The file.
         allow_pickle: Read object arrays. Their pickles can run no code here, but a crafted one can take any amount of
-            memory, so say it only of files whose origin is known.
-        size: What `write_arrays` gave, if it has to be that very file.
-        checksum: Likewise.
+            memory, so allow it only for files whose origin is known.
+        size: Expected size in bytes, as returned by `write_arrays`; None takes any.
+        checksum: Expected checksum, as returned by `write_arrays`; None takes any.
 
     Returns:
         The caller's header, and writable arrays by name.
 
     Raises:
-        CheckpointError: If the file is damaged, cut off, no such file, or has object arrays without `allow_pickle`.
+        CheckpointError: If the file is damaged, truncated, no file of arrays, not the expected one, or has object
+            arrays without `allow_pickle`.
     """
     source = os.fspath(path)
     with open_regular(source) as file, refused(source, "is damaged"):
@@ -125,7 +126,7 @@ def read_arrays(
 
 
 def is_array_file(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as those of `write_arrays` do.
+    """True if a file begins with the magic bytes of `write_arrays`.
 
     Raises:
         CheckpointError: If it cannot be read.
@@ -135,7 +136,7 @@ def is_array_file(path: str | os.PathLike[str]) -> bool:
 
 
 def _parts(head: bytes, arrays: Mapping[str, NDArray[Any]], pickled: Mapping[str, bytes]) -> Iterator[Any]:
-    """The bytes of a file in order, in pieces that the cache holds, without copying what is contiguous."""
+    """The bytes of a file in order, in pieces that fit the cache; contiguous arrays are not copied."""
     start = MAGIC + struct.pack("<Q", len(head)) + head
     yield start + bytes(-len(start) % _ALIGNMENT)
     for name, array in arrays.items():
@@ -190,7 +191,7 @@ def _column(entry: Any, path: str) -> _Column:
     sizes: list[Any] = shape if type(shape) is list else [None]
     if type(name) is not str or type(code) is not str or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
         raise CheckpointError(path, "is damaged: a column lacks its name, dtype or shape")
-    if len(sizes) > _MAX_DIMENSIONS:  # whose product takes the square of their number
+    if len(sizes) > _MAX_DIMENSIONS:  # the time of their product grows with the square of their number
         raise CheckpointError(path, f"is damaged: column {name!r} has {len(sizes)} dimensions")
     if code == "|O":
         size = fields.get("pickled")
@@ -221,7 +222,7 @@ def _array(column: _Column, content: NDArray[np.uint8], path: str) -> NDArray[An
                 path, f"is damaged: column {column.name!r} has not the objects of shape {column.shape}"
             )
         return np.fromiter(values, object, len(values)).reshape(column.shape)
-    # Values that no NumPy operation makes, and that would behave differently from one operation to the next.
+    # No NumPy operation makes such values, and operations would treat them inconsistently.
     if column.dtype.kind == "b" and (content > 1).any():
         raise CheckpointError(path, f"is damaged: the bools of column {column.name!r} are neither 0 nor 1")
     if column.dtype.kind == "U" and column.size:

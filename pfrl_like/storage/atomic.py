@@ -1,4 +1,4 @@
-"""Replacing a file so that every reader, and every restart, finds the old content or the new one, never a part.
+"""Atomic replacement of files: every reader, and every restart, finds the old content or the new one, never a part.
 
 The recipe (new temporary file beside the target, write, fsync, rename, fsync of the directory) is the one of
 Pillai et al. 2014, "All file systems are not created equal" (OSDI), section 6.
@@ -22,12 +22,12 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
-#: At how many files the disk works at a time, and how many may be open and wait for it.
+#: Number of files synced in parallel, and of files that may be open and wait for it.
 _SIDE_BY_SIDE, _MOST = 8, 64
 
 
 class _Waiting(NamedTuple):
-    """A file that is to be synced, open until then."""
+    """An open file that waits to be synced; syncing closes it."""
 
     descriptor: int
     path: str
@@ -45,12 +45,14 @@ _waiting: ContextVar[list[_Waiting] | None] = ContextVar("waiting", default=None
 
 
 def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
-    """Make an open file, or the names in an open folder, survive a power cut: now or, `synced_together`, later.
+    """Make an open file, or the names in an open folder, survive a power cut.
+
+    Within `synced_together` the sync happens later, otherwise at once.
 
     Args:
         descriptor: The file; it may be closed afterwards.
         path: Its name, for errors.
-        passes: Numbers of errors which say that there is no such operation here.
+        passes: Error numbers that are ignored: the system does not offer the operation.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -65,7 +67,7 @@ def sync(descriptor: int, path: str, passes: Collection[int] = ()) -> None:
 
 
 def catch_up() -> None:
-    """Wait for what is to be synced together so far, since something that it must come before is about to happen.
+    """Sync all files that wait in `synced_together`, before an operation that must come after them.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -73,7 +75,7 @@ def catch_up() -> None:
     waiting = _waiting.get()
     if not waiting:
         return
-    batch, waiting[:] = [*waiting], []  # each closes itself from now on
+    batch, waiting[:] = [*waiting], []  # from here on each closes its own file
     running = []
     with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(batch))) as pool:
         try:
@@ -87,10 +89,10 @@ def catch_up() -> None:
 
 @contextlib.contextmanager
 def synced_together() -> Iterator[None]:
-    """Wait at the end, once, for all that is synced within: it may get to the disk in any order.
+    """Delay all syncs inside the block and wait for them once, at its end; they reach the disk in any order.
 
-    Only a file that takes the place of another one does not before all that came earlier is there. Within another one
-    the outer one's end is what counts.
+    One order is kept: a file replaces an existing one only after all earlier syncs. In nested blocks, the end of the
+    outermost one counts.
 
     Raises:
         CheckpointError: If the disk reports an error.
@@ -117,16 +119,16 @@ def _sync(descriptor: int, passes: Collection[int]) -> None:
             raise
 
 
-#: Flags of `os.open`: links are not followed, other programs do not inherit the file. Windows has no need of them.
+#: Flags of `os.open`: links are not followed, other programs do not inherit the file, Windows translates no bytes.
 NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 class OpenFile:
-    """A file, open until `close`, or until nothing refers to this object any more.
+    """A file that is open until `close`, or until nothing refers to this object.
 
     Args:
         path: The file.
-        flags: How to open it, as `os.open` takes them.
+        flags: Flags for `os.open`.
 
     Raises:
         OSError: If it cannot be opened.
@@ -136,21 +138,21 @@ class OpenFile:
         self.path = path
         self._descriptor = os.open(path, flags | NO_FOLLOW, 0o666)
         self._closing = weakref.finalize(self, os.close, self._descriptor)
-        self._closing.atexit = False  # the system does it then
+        self._closing.atexit = False  # at exit the system closes it
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._descriptor = -1
-        with contextlib.suppress(OSError):  # what counts has been synced
+        with contextlib.suppress(OSError):  # important content has been synced before
             self._closing()
 
 
-#: What fills a file: its bytes, or a function that writes them to a stream (which cannot seek).
+#: Content of a file: its bytes, or a function that writes them to a stream (which cannot seek).
 Writer = bytes | Callable[[BinaryIO], None]
 
 _CHUNK = 1 << 24
 _STALE_SECONDS = 3600.0
-# Of systems and file systems that do not have the operation.
+# Error numbers of systems and file systems that do not offer the operation.
 _NOT_OFFERED = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.ENOLCK, errno.ENOSYS)
 
 
@@ -172,16 +174,16 @@ def atomic_write(path: str | os.PathLike[str], writer: Writer, *, durable: bool 
 
 
 def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None) -> int:
-    """As `atomic_write`, without the fsync of the directory, for those who write several files into it.
+    """Replace a file like `atomic_write`, but without the fsync of its directory, for callers that write several files.
 
     Args:
-        target: The file.
+        target: The file; its directory has to exist. A symbolic link of this name is replaced, not followed.
         writer: Bytes, or a function called with a stream to write to.
-        durable: Wait until the content would survive a power cut.
-        digest: A hash of `hashlib` that takes in what is written; None for none.
+        durable: Wait until the content would survive a power cut; without it, it survives only the process.
+        digest: A hash of `hashlib`, updated with the bytes written; None for none.
 
     Returns:
-        The size of the file.
+        The size of the file in bytes.
     """
     with _replacing(target, durable=durable) as temporary:
         return _fill(temporary, writer, target if durable else None, digest)
@@ -189,7 +191,7 @@ def write_file(target: str, writer: Writer, *, durable: bool, digest: Any = None
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
-    """As `atomic_write`, for those who need the name of a file: what they leave there takes the place of `path`.
+    """Give the name of a temporary file that atomically replaces `path` when the block ends.
 
     Raises:
         CheckpointError: If it cannot be written; an old file of this name is still in place.
@@ -201,7 +203,7 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
-    """The name of a file that takes the place of `target` in the end, or is removed after an error."""
+    """Give the name of a temporary file that replaces `target` at the end, or is removed after an error."""
     directory, name = os.path.split(target)
     temporary = os.path.join(directory, f".tmp-{name}-{os.getpid()}-{secrets.token_hex(4)}")
     with named_errors(target, "written"):
@@ -218,7 +220,7 @@ def _replacing(target: str, *, durable: bool = True) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
-    """The same for a file that no others come with: its name is synced, and what killed writers of it left goes."""
+    """Do the same for a single file: also sync its directory and remove temporary files of killed writers."""
     directory, name = os.path.split(target)
     with _replacing(target, durable=durable) as temporary:
         yield temporary
@@ -228,7 +230,7 @@ def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
 
 
 def make_directory(directory: str) -> None:
-    """Make a directory, and those above it, so that they survive a power cut; nothing if it is there.
+    """Make a directory and its missing parents so that they survive a power cut; an existing one is left alone.
 
     Raises:
         CheckpointError: If it cannot be made.
@@ -274,14 +276,14 @@ def _sync_path(path: str, flags: int, passes: Collection[int] = ()) -> None:
 
 
 def remove_stale(directory: str, prefix: str) -> None:
-    """Remove what killed writers of the same name left, once it is certain that none of them still writes.
+    """Remove temporary files and directories of killed writers, but none that is still being written.
 
-    Files go when they are an hour old. A directory, whose writer holds its lock, goes when nobody holds that, and it is
-    an hour old or its process is gone.
+    A file is removed once it is an hour old. A directory is locked by its writer: it is removed once nobody holds the
+    lock and it is an hour old or its process has ended.
 
     Args:
-        directory: Where it lies.
-        prefix: How the names of their files and directories begin; a number of a process and eight digits follow.
+        directory: The directory that contains them.
+        prefix: Beginning of their names, followed by a process id and eight hexadecimal digits.
     """
     ours = re.compile(rf"{re.escape(prefix)}[0-9]+-[0-9a-f]{{8}}")
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
@@ -293,13 +295,13 @@ def remove_stale(directory: str, prefix: str) -> None:
                         if is_old:
                             os.unlink(entry.path)
                     elif is_old or _is_gone(int(entry.name.rsplit("-", 2)[1])):
-                        with directory_lock(entry.path, timeout=0.0):  # that of another machine may have this number
+                        with directory_lock(entry.path, timeout=0.0):  # another machine may use the same process id
                             shutil.rmtree(entry.path)
 
 
 def _is_gone(pid: int) -> bool:
-    """True if no process of this machine has this number; where that cannot be asked, False."""
-    if os.name == "nt":  # where the question is a signal that ends it
+    """True if no process of this machine has this id; False where that cannot be determined."""
+    if os.name == "nt":  # os.kill would end the process there
         return False
     try:
         os.kill(pid, 0)
@@ -311,7 +313,7 @@ def _is_gone(pid: int) -> bool:
 
 
 def open_regular(path: str) -> BinaryIO:
-    """Open a plain file for reading; never a link, a pipe or a device.
+    """Open a regular file for reading; links, pipes and devices are refused.
 
     Raises:
         CheckpointError: If it does not exist, is something else, or cannot be opened.
@@ -330,14 +332,14 @@ def open_regular(path: str) -> BinaryIO:
 
 
 class BudgetError(ValueError):
-    """More than a file may take."""
+    """Raised when a file needs more memory than it may take."""
 
 
 @contextlib.contextmanager
 def refused(path: object, reason: str) -> Iterator[None]:
-    """Turn whatever a hostile file does to those who read it into a `CheckpointError` that begins with a reason.
+    """Turn any error in reading an untrusted file into a `CheckpointError` that begins with a reason.
 
-    One stays what it is, and a `BudgetError` says enough by itself.
+    A `CheckpointError` stays as it is. A `BudgetError` keeps its own message, without the reason.
 
     Raises:
         CheckpointError: If anything goes wrong.
@@ -353,10 +355,10 @@ def refused(path: object, reason: str) -> Iterator[None]:
 
 
 def refuse_irregular(descriptor: int, path: str) -> None:
-    """Refuse an open file that is a directory, a pipe or a device.
+    """Refuse an open file that is not a regular one.
 
     Raises:
-        CheckpointError: If it is one.
+        CheckpointError: If it is a directory, a pipe or a device.
     """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise CheckpointError(path, "is not a regular file")
@@ -388,9 +390,9 @@ def read_bounded(path: str, limit: int) -> bytes:
 
 @contextlib.contextmanager
 def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
-    """Keep other processes and threads from saving into the same directory, where the system can (POSIX, `flock`).
+    """Lock a directory against saves by other processes and threads, where the system supports it (POSIX, `flock`).
 
-    The lock leaves no file behind and ends with the block, also for processes that were forked meanwhile.
+    The lock leaves no file. It ends with the block, also in processes that were forked inside the block.
 
     Raises:
         CheckpointError: If another process still holds it after `timeout` seconds.
@@ -413,15 +415,15 @@ def directory_lock(directory: str, timeout: float = 60.0) -> Iterator[None]:
                     reason = f"has been locked for {timeout} s by another process that is saving there"
                     raise CheckpointError(directory, reason) from None
                 time.sleep(0.01)
-            except OSError as error:  # some network file systems lock no directories: go on as on Windows
+            except OSError as error:  # some network file systems lock no directories: continue without, as on Windows
                 if error.errno not in _NOT_OFFERED:
                     raise CheckpointError(directory, f"cannot be locked: {error}") from error
                 break
         yield
     finally:
-        with contextlib.suppress(OSError):  # forked processes hold what is closed only here
+        with contextlib.suppress(OSError):  # closing alone would leave the lock with forked processes
             fcntl.flock(descriptor, fcntl.LOCK_UN)
-        with contextlib.suppress(OSError):  # nothing was written through it
+        with contextlib.suppress(OSError):  # nothing was written through this descriptor
             os.close(descriptor)
 
 
@@ -441,12 +443,12 @@ def _fill(temporary: str, writer: Writer, synced_as: str | None, digest: Any) ->
         with contextlib.suppress(OSError):
             os.close(descriptor)
         raise
-    os.close(descriptor)  # its error counts too: some file systems report a failed write only here
+    os.close(descriptor)  # its error is raised: some file systems report a failed write only here
     return stream.size
 
 
 class _Stream(io.RawIOBase):
-    """The file being written. A write is complete or raises; there is no buffer that could be lost."""
+    """Unbuffered stream to the file being written. A write is complete or raises."""
 
     def __init__(self, descriptor: int, digest: Any) -> None:
         self._descriptor, self._digest = descriptor, digest
@@ -468,7 +470,7 @@ class _Stream(io.RawIOBase):
 
 @contextlib.contextmanager
 def named_errors(path: str, verb: str) -> Iterator[None]:
-    """Turn any error into a `CheckpointError` that names the file; Ctrl-C stays what it is."""
+    """Turn any error into a `CheckpointError` that names the file; KeyboardInterrupt passes unchanged."""
     handled = sys.exception()
     try:
         yield
@@ -482,6 +484,6 @@ def named_errors(path: str, verb: str) -> Iterator[None]:
             cause = cause.__context__
         if isinstance(error, OSError):
             raise CheckpointError(path, f"cannot be {verb}: {error.strerror or error}") from error
-        # torch speaks of positions in a file where it is the disk that is full
+        # on a full disk torch reports a file position; the OSError behind it is clearer
         told = error.__context__ if isinstance(error.__context__, OSError) else error
         raise CheckpointError(path, f"cannot be {verb}: {type(told).__name__}: {told}") from error

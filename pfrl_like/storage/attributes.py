@@ -1,7 +1,7 @@
-"""Objects with `saved_attributes`, in a directory and back, all or nothing.
+"""Saving and loading of objects with `saved_attributes`, in one directory, all or nothing.
 
 An attribute that itself has saved attributes is flattened (`obs_normalizer.model-7f3a91c2.pt`), so that one manifest
-holds the whole; PFRL's folders (`obs_normalizer/model.pt`) are among the copies.
+lists everything. Copies are kept under PFRL's names (`obs_normalizer/model.pt`).
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from pfrl_like.storage.manifest import MANIFEST, PREVIOUS
 from pfrl_like.storage.plain_tensors import plain_tensors, tensor_writer, tensors_in
 from pfrl_like.storage.tensors import load_tensors
 
-#: Key of the file.
+#: Key of the file with the tensors of the state.
 STATE_TENSORS = "state-tensors.pt"  # no attribute can have this name
-#: One more level than JSON may have, which refuses what is nested more deeply.
+#: One level more than JSON allows: what is nested more deeply is refused when the JSON is written.
 _MAX_DEPTH = 33
 
 
 def split_state(state: Any) -> tuple[Any, list[Any]]:
-    """A state with None in place of its tensors, and [path, tensor] of each; a path is made of keys and positions."""
+    """Split a state into a copy with None for each tensor and a list of [path, tensor]; a path is keys and indices."""
     tensors: list[Any] = []
     return _without(state, [], tensors), tensors
 
@@ -45,15 +45,15 @@ def _without(value: Any, path: list[Any], tensors: list[Any]) -> Any:
 
 
 def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
-    """Put the tensors that `split_state` gave where they were.
+    """Put the tensors that `split_state` returned back into the state.
 
     Args:
-        state: JSON; changed.
-        tensors: What a file told of them.
+        state: JSON; changed in place.
+        tensors: The [path, tensor] pairs as read from a file.
         source: The file, for the error.
 
     Raises:
-        CheckpointError: If one of them has no place there.
+        CheckpointError: If a path does not lead to None in the state, or a value is no tensor.
     """
     try:
         for path, tensor in tensors:
@@ -70,16 +70,16 @@ def join_state(state: dict[str, Any], tensors: Any, source: str) -> None:
 
 KIND = "agent"
 
-# Bound on what a file may need, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter, and a tensor
-# counts twice, as what is in the file and as what is made of it.
-_MAX_STATE_TENSORS = 1 << 36  # bytes of a rollout and the like
+# Bound on the memory of a file, as a multiple of the live tensors: LBFGS keeps 200 vectors a parameter, and each
+# tensor counts twice, once in the file and once as the tensor made from it.
+_MAX_STATE_TENSORS = 1 << 36  # bytes, of rollouts and similar tensors of the state
 _BASE_BYTES = 1 << 26
 _FACTOR = 512
 
 
 @runtime_checkable
 class Owner(Protocol):
-    """What has attributes to save: see `AttributeSavingMixin`."""
+    """An object with attributes to save, see `AttributeSavingMixin`."""
 
     @property
     def saved_attributes(self) -> tuple[str, ...]: ...
@@ -90,7 +90,7 @@ class Owner(Protocol):
 
 
 class _Parts:
-    """What is to be saved of an owner and of the owners among its attributes, under dotted names."""
+    """The savable parts of an owner and of the owners among its attributes, under dotted names."""
 
     def __init__(self, owner: Owner, path: object) -> None:
         self.path = path
@@ -120,7 +120,7 @@ class _Parts:
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:
-        """The state of every owner: JSON, with tensors."""
+        """The state of every owner, by dotted name: JSON, with tensors."""
         return {
             name: plain_json(
                 owner.saved_state(), self.path, f"saved_state of {name or 'the agent'}", kept=(torch.Tensor,)
@@ -130,11 +130,11 @@ class _Parts:
 
 
 def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Save into a directory; at every instant it holds the old save or the new one.
+    """Save an owner's attributes into a directory; at every instant it holds the old save or the new one.
 
     Raises:
         CheckpointError: If something cannot be saved or written; the old save stays.
-        NonFiniteError: If a parameter is NaN or infinite; likewise.
+        NonFiniteError: If a parameter is NaN or infinite; the old save stays.
     """
     parts = _Parts(owner, os.fspath(dirname))
     files = {}
@@ -160,21 +160,21 @@ def save_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def limits_of(owner: Owner, dirname: str | os.PathLike[str]) -> dict[str, int]:
-    """The most bytes that each file may have of which an owner can load its attributes, by key.
+    """Largest size in bytes of each file from which an owner can load its attributes, by key.
 
     Raises:
-        CheckpointError: If the owner cannot be saved, either.
+        CheckpointError: If the owner has attributes that cannot be saved.
     """
     limits = {STATE_TENSORS: _MAX_STATE_TENSORS}
-    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's holds the shapes of the live one
+    for name, leaf in _Parts(owner, os.fspath(dirname)).leaves.items():  # a module's file has the live one's shapes
         limits[f"{name}.pt"] = _bound(leaf, 2 if isinstance(leaf, torch.nn.Module) else _FACTOR)
     return limits
 
 
 def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
-    """Load what `save_attributes`, or PFRL, has saved; every check comes before the first change.
+    """Load attributes saved by `save_attributes` or by PFRL; every check comes before the first change.
 
-    A directory of PFRL has no state beside the networks and optimisers, so that counters stay as they are.
+    A directory of PFRL holds only networks and optimisers, so counters stay as they are.
 
     Raises:
         CheckpointError: If the directory holds no complete save or one of another agent; `owner` is unchanged.
@@ -222,7 +222,7 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
 
 
 def _why_empty(directory: str, names: list[str]) -> str:
-    """Why a directory without the files `names` has nothing to load, and where that may be."""
+    """Reason why a directory without the files `names` has nothing to load, and the subfolders that have them."""
     if not os.path.lexists(directory):
         return "does not exist"
     if not os.path.isdir(directory):
@@ -237,13 +237,13 @@ def _why_empty(directory: str, names: list[str]) -> str:
 
 
 def attributes_state(owner: Owner) -> dict[str, Any]:
-    """What `save_attributes` would save, as {"attributes": {...}, "state": {...}}; tensors are not copied."""
+    """The content of a save as {"attributes": {...}, "state": {...}}; tensors are not copied."""
     parts = _Parts(owner, "state_dict")
     return {"attributes": {name: leaf.state_dict() for name, leaf in parts.leaves.items()}, "state": parts.states()}
 
 
 def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
-    """Load what `attributes_state` gave, all or nothing; nothing of `state` is kept hold of.
+    """Load the result of `attributes_state`, all or nothing; `owner` keeps no reference to `state`.
 
     Raises:
         CheckpointError: If it is the state of another agent; `owner` is unchanged.
@@ -259,7 +259,7 @@ def load_attributes_state(owner: Owner, state: Mapping[str, Any]) -> None:
 
 
 def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] | None) -> None:
-    """Change the live objects; if one of them refuses after all, put back what the others had."""
+    """Change the live objects; if one of them raises, restore the state of all."""
     if states is not None and (set(states) != set(parts.owners) or not all(type(s) is dict for s in states.values())):
         names = ", ".join(name or "the agent" for name in parts.owners)
         raise CheckpointError(parts.path, f"holds the state of another agent; expected one of {names}")
@@ -271,7 +271,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
         for name, state in (states or {}).items():
             parts.owners[name].restore_state(state)
     except BaseException as error:
-        # What refuses even the state that it had has not taken another one; the rest is put back all the same.
+        # An object that refuses even its former state has not been changed; the others are restored all the same.
         for name, leaf in parts.leaves.items():
             with contextlib.suppress(Exception):
                 leaf.load_state_dict(before[name])
@@ -284,7 +284,7 @@ def _apply(parts: _Parts, loaded: Mapping[str, Any], states: Mapping[str, Any] |
 
 
 def _fitted(leaf: Any, loaded: Any, path: str) -> Any:
-    """The state to hand to `leaf.load_state_dict`, once it is known to fit."""
+    """The checked state for `leaf.load_state_dict`."""
     if isinstance(leaf, torch.nn.Module):
         check_like(loaded, leaf.state_dict(), path)
     elif isinstance(leaf, torch.optim.Optimizer):
@@ -301,7 +301,7 @@ def _non_finite(leaf: Any, state: Any) -> str | None:
 
 
 def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
-    """What writes a leaf, once it is known that `_bound` lets it be read again."""
+    """A function that writes a leaf to a stream; a leaf too large to be loaded again within `_bound` is refused."""
     writer = tensor_writer(state, path)
     needed, bound = 2 * sum(tensor.nbytes for tensor in tensors_in(state)), _bound(leaf)
     if needed > bound:
@@ -310,14 +310,14 @@ def _writer(leaf: Any, state: Any, path: str) -> Callable[[BinaryIO], None]:
 
 
 def _bound(leaf: Any, factor: int = _FACTOR) -> int:
-    """Bytes that loading it may take: so many for each of the live one's."""
+    """Bytes of memory that loading a leaf may take: `factor` times the bytes of the live one, plus a constant."""
     optimizer = isinstance(leaf, torch.optim.Optimizer)
     live: Any = [group["params"] for group in leaf.param_groups] if optimizer else leaf.state_dict()
     return _BASE_BYTES + factor * sum(tensor.nbytes for tensor in tensors_in(live))
 
 
 def _unwrapped(value: Any) -> Any:
-    """The module inside what distributes or compiles it, so that files do not depend on how it was run."""
+    """The module inside its distributing or compiling wrappers, so that files do not depend on these."""
     while True:
         if isinstance(value, torch.nn.DataParallel | torch.nn.parallel.DistributedDataParallel):
             value = value.module

@@ -1,4 +1,4 @@
-"""Whether a loaded state dict fits the live object that it is meant for; nothing is changed here."""
+"""Checks that a loaded state dict fits a live module or optimiser; nothing is changed here."""
 
 import math
 from collections.abc import Mapping
@@ -8,16 +8,16 @@ import torch
 
 from pfrl_like.errors import CheckpointError
 
-# State that torch's optimisers keep for each element of a parameter, and for a parameter as a whole.
+# Names of the state that torch's optimisers keep for each element of a parameter, and for a parameter as a whole.
 _PER_ELEMENT = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq", "exp_inf", "momentum_buffer", "square_avg", "grad_avg"}
 _PER_ELEMENT |= {"acc_delta", "sum", "ax", "prev", "step_size"}
 _PER_PARAMETER = {"step", "mu_product", "eta", "mu"}
-# Of them the sums and means of squares and magnitudes, and hyperparameters of which torch refuses negative ones.
+# Those of them that are sums or means of squares and magnitudes; hyperparameters that torch refuses if negative.
 _SQUARES = {"exp_avg_sq", "max_exp_avg_sq", "exp_inf", "square_avg", "acc_delta", "sum", "step_size"}
 _NOT_NEGATIVE = {"lr", "initial_lr", "eps", "weight_decay", "momentum", "lr_decay", "alpha", "rho", "betas"}
-# Others that torch bounds from above.
+# Hyperparameters that torch bounds from above.
 _BELOW_ONE, _AT_MOST_ONE = {"betas"}, {"rho"}
-# How an optimiser runs, not what it has learnt: a state saved on a GPU has to go on where there is none.
+# Choice of kernel, no part of the learnt state: a state saved on a GPU has to load on a machine without one.
 _IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 
 
@@ -25,9 +25,9 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
     """Refuse a state dict whose names, shapes or dtypes are not those of the live model.
 
     Args:
-        loaded: What was read, a dict by name.
+        loaded: The state dict that was read, by name.
         live: `state_dict()` of the model it is meant for, on any device.
-        path: Where it was read from, for the error.
+        path: The file it was read from, for the error.
 
     Raises:
         CheckpointError: If a name is missing or unexpected, or a tensor differs in shape or dtype.
@@ -54,7 +54,7 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
 
 
 def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> str | None:
-    """Name of the first parameter that holds NaN or infinity in `state`; buffers may, as attention masks do."""
+    """Name of the first parameter with NaN or infinity in `state`; buffers such as attention masks may have them."""
     for name, _ in model.named_parameters(remove_duplicate=False):
         value = state.get(name)
         if isinstance(value, torch.Tensor) and not torch.isfinite(value).all():
@@ -63,7 +63,7 @@ def non_finite_parameter(model: torch.nn.Module, state: Mapping[str, Any]) -> st
 
 
 def nan_state(state: Mapping[Any, Any]) -> str | None:
-    """Name of the first tensor in an optimiser's state that holds NaN."""
+    """Name of the first tensor with NaN in an optimiser's state, or None."""
     for index, entry in state["state"].items():
         for key, value in entry.items() if isinstance(entry, dict) else ():
             if isinstance(value, torch.Tensor) and torch.isnan(value).any():
@@ -72,12 +72,12 @@ def nan_state(state: Mapping[Any, Any]) -> str | None:
 
 
 def fitted_optimizer_state(loaded: Any, optimizer: torch.optim.Optimizer, path: object) -> dict[str, Any]:
-    """The state dict to hand to `optimizer.load_state_dict`, once it is known to fit.
+    """The checked state dict for `optimizer.load_state_dict`.
 
     Args:
-        loaded: What was read.
+        loaded: The state dict that was read.
         optimizer: The live optimiser; its choice of kernel (foreach, fused, capturable) is kept.
-        path: Where it was read from, for the error.
+        path: The file it was read from, for the error.
 
     Raises:
         CheckpointError: If groups, parameters, hyperparameters or the shapes of states are not those of `optimizer`.
@@ -152,7 +152,7 @@ def _check_state(value: Any, key: Any, parameter: torch.Tensor, live: Any, where
         shape = tuple(parameter.shape)
     else:
         return
-    if value is None and key == "momentum_buffer":  # SGD that has not begun
+    if value is None and key == "momentum_buffer":  # SGD before its first step
         return
     if not isinstance(value, torch.Tensor) or tuple(value.shape) != shape:
         came = f"shape {tuple(value.shape)}" if isinstance(value, torch.Tensor) else f"type {type(value).__name__}"
@@ -177,7 +177,7 @@ def _is_negative(value: Any) -> bool:
 
 
 def _is_too_large(key: str, value: Any) -> bool:
-    """True if a hyperparameter, or one of its numbers, is one that torch's constructors refuse as too large."""
+    """True if a hyperparameter, or one of its numbers, is too large for torch's constructors."""
     numbers = value if isinstance(value, list | tuple) else [value]
     numbers = [float(number) for number in numbers if _is_number(number)]
     return any(key in _BELOW_ONE and number >= 1 or key in _AT_MOST_ONE and number > 1 for number in numbers)

@@ -1,9 +1,8 @@
-"""Directories of several files that change together: `manifest.json` says which files make up the current state.
+"""Directories of several files that change together: `manifest.json` lists the files of the current state.
 
-Data files get new names with every save (`model-7f3a91c2.pt`). Replacing the manifest is the one instant at which the
-new state takes the place of the old; before it nothing that the old one needs has been touched, and the files of the
-save before stay until the next one is complete. A directory that is new is built under another name, beside its own,
-so that one that exists is whole.
+Data files get new names with every save (`model-7f3a91c2.pt`). The new state becomes current at one instant, when the
+manifest is replaced. No file of the old state is touched before, and the files of the previous save stay until the
+next one is complete. A new directory is built under a temporary name beside its own, so an existing one is complete.
 """
 
 import contextlib
@@ -35,9 +34,9 @@ from pfrl_like.storage.manifest import (
 )
 
 _MAX_STATE = 1 << 28
-#: What saves leave before there is a manifest.
+#: Names of the files that an unfinished first save leaves.
 _UNFINISHED = re.compile(rf"{ANY_NAME}|\.tmp-.+-[0-9]+-[0-9a-f]{{8}}")
-#: How the names of directories begin that are being built.
+#: Prefix of the names of directories that are being built.
 _NEW = ".tmp-new-"
 
 
@@ -48,7 +47,7 @@ class Snapshot:
     Attributes:
         dirname: The directory.
         manifest: The fields of its manifest.
-        state: The state that was given to `save_directory`.
+        state: The `state` argument of `save_directory`.
     """
 
     dirname: str
@@ -57,7 +56,7 @@ class Snapshot:
 
     @property
     def keys(self) -> list[str]:
-        """The keys that `files` had in `save_directory`."""
+        """The keys of the `files` argument of `save_directory`."""
         return [key for key in self.manifest["files"] if key != STATE]
 
     def open(self, key: str) -> str:
@@ -85,20 +84,19 @@ def save_directory(
     """Make `files` and `state` the content of a directory, all at one instant.
 
     Args:
-        dirname: The directory; made if absent, and then there once all of it is. Files in it that no save made are left
-            alone.
-        files: What fills each file, by key: a plain file name such as "model.pt", stored as "model-<hex8>.pt".
+        dirname: The directory; made if absent, and then it appears complete. Files that no save made are left alone.
+        files: Content of each file, by key: a plain file name such as "model.pt", stored as "model-<hex8>.pt".
         state: Further content, as JSON.
-        kind: What the directory is, for instance "agent"; `load_directory` compares it.
-        class_name: Class of what is saved, for people.
+        kind: Kind of the directory, for instance "agent"; `load_directory` compares it.
+        class_name: Class of the saved object, for people.
         aliases: Further names, relative to the directory, under which copies of files are kept for other programs;
             each with the key of its file. `load_directory` does not read them.
         info: Further fields of the manifest, as JSON.
-        sometimes: Keys that other saves into the directory may have, whose old files go, too.
+        sometimes: Keys that other saves into the directory may have; their old files are removed, too.
 
     Raises:
-        CheckpointError: If anything cannot be written. What the directory held before is then still what it holds,
-            unless the reason says that only a copy is missing.
+        CheckpointError: If anything cannot be written. The directory then still holds its former state, unless the
+            reason says that only a copy is missing.
     """
     directory = os.fspath(dirname)
     aliases = dict(aliases or {})
@@ -109,7 +107,7 @@ def save_directory(
     dump_json(info or {}, directory, MAX_MANIFEST)
 
     def save(place: str) -> None:
-        """Save into a directory of which the lock is held."""
+        """Save into a directory; the caller holds its lock."""
         _make_folders(place, aliases)
         names = _new_names(place, writers)
         try:
@@ -131,7 +129,7 @@ def save_directory(
 
 
 def _save_new(directory: str, save: Callable[[str], None]) -> bool:
-    """Save under another name, which is changed in the end; False if somebody has made the directory meanwhile."""
+    """Save into a temporary directory and rename it; False if another process has made the directory meanwhile."""
     above, name = os.path.split(os.path.realpath(directory))
     atomic.make_directory(above)
     atomic.remove_stale(above, _NEW)
@@ -139,7 +137,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
     try:
         with atomic.named_errors(directory, "made"):
             os.mkdir(place)
-        with atomic.directory_lock(place):  # as long as it has this name, by which others would remove it
+        with atomic.directory_lock(place):  # others would remove a directory of this name without the lock
             try:
                 save(place)
             finally:
@@ -156,7 +154,7 @@ def _save_new(directory: str, save: Callable[[str], None]) -> bool:
 
 
 def _renamed(place: str, target: str) -> bool:
-    """Rename a directory; False if there is one of that name that is not empty."""
+    """Rename a directory; False if `target` exists and is not empty."""
     with atomic.named_errors(target, "made"):
         try:
             os.rename(place, target)
@@ -168,14 +166,14 @@ def _renamed(place: str, target: str) -> bool:
 
 
 def has_manifest(dirname: str | os.PathLike[str]) -> bool:
-    """Whether `save_directory` has completed a save into this directory."""
+    """True if `save_directory` has completed a save into this directory."""
     return any(os.path.lexists(os.path.join(dirname, name)) for name in (MANIFEST, PREVIOUS))
 
 
 def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
-    """Names of the states that saves have left in a directory without a manifest.
+    """Names of the state files in a directory without a manifest; empty if it has one.
 
-    The first one never came to its end, or the manifest has been lost.
+    Such files exist if the first save was interrupted or the manifest was lost.
     """
     if has_manifest(dirname) or not os.path.isdir(dirname):
         return []
@@ -183,7 +181,7 @@ def without_manifest(dirname: str | os.PathLike[str]) -> list[str]:
 
 
 def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
-    """Whether a directory is empty, or holds only what a first save leaves that does not come to its end."""
+    """True if a directory is empty, or holds only files that an interrupted first save leaves."""
     names = [name for _, _, files in os.walk(dirname) for name in files]
     return not has_manifest(dirname) and all(map(_UNFINISHED.fullmatch, names))
 
@@ -191,18 +189,18 @@ def is_unfinished(dirname: str | os.PathLike[str]) -> bool:
 def load_directory(
     dirname: str | os.PathLike[str], *, kind: str | None = None, limits: Mapping[str, int] | None = None
 ) -> Snapshot:
-    """The newest complete state of a directory.
+    """Load the newest complete state of a directory.
 
-    A damaged state is passed over with a warning if the one saved before it is whole.
+    A damaged state is skipped with a warning if the one saved before it is complete.
 
     Args:
         dirname: The directory.
-        kind: What it has to be; None takes any.
-        limits: The most bytes that a file may have, by key. Those of other keys are not looked at. None takes files of
-            any size but for the state.
+        kind: Expected kind of the directory; None takes any.
+        limits: Largest size of a file in bytes, by key; files of other keys are not verified. None takes files of any
+            size, except for the state.
 
     Raises:
-        CheckpointError: If it holds no complete state of this kind; the reason lists what was looked for.
+        CheckpointError: If it holds no complete state of this kind; the reason says what is missing or damaged.
     """
     directory = os.fspath(dirname)
     problems = []
@@ -238,7 +236,7 @@ def _make_folders(directory: str, aliases: Mapping[str, str]) -> None:
 
 
 def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
-    """Names that nothing in the directory has."""
+    """New file names by key, none of which exists in the directory."""
     while True:
         token = secrets.token_hex(4)
         names = {key: versioned_name(key, token) for key in keys}
@@ -247,7 +245,7 @@ def _new_names(directory: str, keys: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, Any]:
-    """Write a file; what passed through the hash is what the manifest vouches for."""
+    """Write a file and return its entry in the manifest; the hash is computed from the bytes as they are written."""
     digest = hashlib.sha256()
     size = atomic.write_file(os.path.join(directory, name), writer, durable=True, digest=digest)
     return {"name": name, "size": size, "sha256": digest.hexdigest()}
@@ -255,7 +253,7 @@ def _write_data(directory: str, name: str, writer: atomic.Writer) -> dict[str, A
 
 def _commit(directory: str, manifest: bytes) -> None:
     path = os.path.join(directory, MANIFEST)
-    # A manifest that cannot be read does not displace the good one before it.
+    # A damaged manifest does not replace the readable one in PREVIOUS.
     replaced = atomic.read_bounded(path, MAX_MANIFEST) if _readable_manifest(path) is not None else None
     atomic.atomic_write(path, manifest)
     if replaced is not None:
@@ -272,7 +270,7 @@ def _readable_manifest(path: str) -> dict[str, Any] | None:
 def _verified(directory: str, path: str, limits: Mapping[str, int] | None) -> Snapshot:
     manifest = read_manifest(path)
     files = {key: entry for key, entry in manifest["files"].items() if limits is None or key in {STATE, *limits}}
-    for key, entry in files.items():  # all of them before the first is read
+    for key, entry in files.items():  # all sizes are checked before the first file is read
         limit = {**(limits or {}), STATE: _MAX_STATE}.get(key, entry["size"])
         if entry["size"] > limit:
             name = os.path.join(directory, entry["name"])
@@ -293,13 +291,13 @@ def _verify(path: str, entry: Mapping[str, Any]) -> None:
 
 
 def _report_foreign_copies(snapshot: Snapshot) -> None:
-    """Say so when another program has written to a name that holds a copy: what it wrote is not what is loaded."""
+    """Warn if another program has changed a copy: the copy is not what is loaded."""
     for alias, key in snapshot.manifest["aliases"].items():
         entry = snapshot.manifest["files"][key]
         path = os.path.join(snapshot.dirname, *alias.split("/"))
         original = os.path.join(snapshot.dirname, entry["name"])
         try:
-            # The copy was given the time of its original, so that only a changed one is ever compared.
+            # A copy has the time of its original, so only a changed one has to be compared.
             if os.lstat(path).st_mtime_ns <= os.lstat(original).st_mtime_ns:
                 continue
             _verify(path, entry)
@@ -323,7 +321,7 @@ def _named(directory: str) -> set[str] | None:
 
 
 def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
-    """Take back the files of a failed save, unless a manifest already names them: a rename may fail and yet be done."""
+    """Remove the files of a failed save, unless a manifest names them: a rename may report an error and yet be done."""
     needed = _named(directory)
     if needed is not None:
         for name in set(names.values()) - needed:
@@ -332,9 +330,9 @@ def _remove_unless_named(directory: str, names: Mapping[str, str]) -> None:
 
 
 def _clean(directory: str, keys: Iterable[str], aliases: Iterable[str]) -> None:
-    """Remove what earlier saves of these keys left and no manifest needs; called under the lock.
+    """Remove files of earlier saves of these keys that no manifest names; the caller holds the lock.
 
-    No other process saves here now, so that a temporary file belongs to one that was killed.
+    No other process is saving here, so any temporary file belongs to a killed one.
     """
     needed = _named(directory)
     if needed is None:

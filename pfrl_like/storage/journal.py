@@ -1,4 +1,4 @@
-"""Files that grow: a journal of records, each whole or absent, and a table that waits while the disk is full."""
+"""Files that grow: a journal of checksummed records, and an appended file that waits while the disk is full."""
 
 import contextlib
 import os
@@ -15,12 +15,12 @@ MAGIC = b"PFRLJRN1"
 
 _HEAD = struct.Struct("<QI")
 _SUM = struct.Struct("<I")
-_LARGEST = 1 << 30  # bytes, of which no more are written: reading takes some times as many of memory
+_LARGEST = 1 << 30  # most bytes of a journal: reading takes a multiple of them in memory
 _MARK = _HEAD.size + _SUM.size + len(SYNCED)
 
 
 class Journal(OpenFile):
-    """A new file of records, being written.
+    """Writer of a new journal.
 
     Args:
         path: The file; an old one of this name is emptied.
@@ -45,10 +45,10 @@ class Journal(OpenFile):
         """Write records; when this returns they survive the end of the process.
 
         Returns:
-            Whether there is room for them, and for the mark that follows; nothing is written where there is none.
+            True if there is room for them and for the mark that follows; otherwise nothing is written.
 
         Raises:
-            CheckpointError: If they cannot be written, some or all of them.
+            CheckpointError: If some or all of them cannot be written.
         """
         content = self._framed(records)
         fits = self.size + len(content) + _MARK <= _LARGEST
@@ -98,10 +98,10 @@ class Journal(OpenFile):
 
 
 def read_journal(path: str) -> tuple[list[bytes], int]:
-    """The records of a journal up to the first that is not whole, and how many of them are known to be on the disk.
+    """The records of a journal up to the first incomplete one, and the number of them that were synced.
 
     Raises:
-        CheckpointError: If it cannot be read, begins otherwise, or is damaged before a record that was synced.
+        CheckpointError: If it cannot be read, is no journal, or is damaged before a record that was synced.
     """
     content = read_bounded(path, _LARGEST)
     if not content.startswith(MAGIC):
@@ -114,7 +114,7 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
         if record == SYNCED:
             synced = len(records)
     found = content.find(SYNCED, at)
-    while found >= 0:  # what was cut off at its end has no such record behind the cut
+    while found >= 0:  # a file that is merely truncated has no such mark after the incomplete record
         begin = found - _HEAD.size - _SUM.size
         if begin >= at and _is_mark(content, begin):
             raise CheckpointError(path, f"is damaged behind byte {at}, where record {len(records)} begins")
@@ -123,16 +123,16 @@ def read_journal(path: str) -> tuple[list[bytes], int]:
 
 
 def _is_mark(content: bytes, at: int) -> bool:
-    """Whether a whole record of `SYNCED`, of whatever number, begins at this byte.
+    """True if a complete record of `SYNCED`, of any number, begins at this byte.
 
-    One of another length is not looked at: a file that names large ones all over would take the square of its size.
+    Records of other lengths are not read: in a crafted file their checksums could take time quadratic in its size.
     """
     number, length = _HEAD.unpack_from(content, at)
     return length == len(SYNCED) and _record(content, at, number) is not None
 
 
 def _record(content: bytes, at: int, number: int) -> bytes | None:
-    """The record that begins at this byte, if it is whole and has this number."""
+    """The record that begins at this byte, or None if it is incomplete or has another number."""
     begin = at + _HEAD.size + _SUM.size
     if begin > len(content):
         return None
@@ -144,31 +144,31 @@ def _record(content: bytes, at: int, number: int) -> bytes | None:
     return record if zlib.crc32(record, zlib.crc32(content[at : at + _HEAD.size])) == expected else None
 
 
-#: Gives a context for something of this name to be written in: what becomes of it if that fails.
+#: Returns a context manager, given the name of a file, that decides what happens if writing the file fails.
 Told = Callable[[str], contextlib.AbstractContextManager[Any]]
-#: Bytes that may wait for room.
+#: Most bytes that may wait in memory.
 MOST_WAITING = 1 << 26
 
 
 class AppendedFile:
-    """A file that holds whole pieces only: all up to some piece, and nothing of those after it.
+    """A file that grows by whole pieces: it holds all pieces up to some point and no part of the later ones.
 
-    What cannot be written waits in memory, and is tried again with whatever comes next, so that a disk which was full
-    for a while costs nothing. If more waits than `MOST_WAITING`, the file ends where it is.
+    Pieces that cannot be written wait in memory and are written with the next one, so nothing is lost if the disk is
+    full for a while. If more than `MOST_WAITING` bytes wait, the file ends where it is.
 
     Args:
         path: The file.
-        keep: Bytes of it that stay; None for all.
-        after: A file that is written first, so that no piece is there before those of that one which came before it.
+        keep: Bytes of the existing file to keep; None keeps all.
+        after: A file that is flushed before each write to this one, so that its earlier pieces are written first.
 
     Attributes:
-        told: Gives the context in which `push`, `append` and `close` write, called with the name of the file.
+        told: Called with the name of the file; gives the context in which `push`, `append` and `close` write.
 
     Raises:
         CheckpointError: If it cannot be opened.
     """
 
-    is_elsewhere = True  # nothing in it draws random numbers, see `random_streams.reachable`
+    is_elsewhere = True  # it holds no random generators, see `random_streams.reachable`
 
     def __init__(
         self, path: str | os.PathLike[str], *, keep: int | None = None, after: "AppendedFile | None" = None
@@ -189,16 +189,16 @@ class AppendedFile:
 
     @property
     def size(self) -> int:
-        """Bytes that the file has.
+        """Size of the file in bytes.
 
         Raises:
-            CheckpointError: If the system does not say.
+            CheckpointError: If the system reports an error.
         """
         with named_errors(self.path, "read"):
             return os.fstat(self._file.fileno()).st_size
 
     def hold(self, piece: bytes | bytearray) -> None:
-        """Keep a piece for the next time that something is written."""
+        """Keep a piece in memory until the next write."""
         if self._ended or len(self._waiting) + len(piece) > MOST_WAITING:
             self._ended = True
             self._waiting = bytearray()
@@ -206,22 +206,22 @@ class AppendedFile:
             self._waiting += piece
 
     def append(self, piece: bytes | bytearray) -> None:
-        """Write a piece, after what waits."""
+        """Write a piece, after those that wait."""
         self.hold(piece)
         self.push()
 
     def push(self) -> None:
-        """Write what waits; `told` says what becomes of a failure."""
+        """Write the pieces that wait, in the context that `told` gives."""
         with self.told(os.path.basename(self.path)):
             self.flush()
             if self._ended:
                 raise CheckpointError(self.path, f"ends early: {MOST_WAITING} bytes were waiting for room")
 
     def flush(self) -> None:
-        """Write what waits; a file that has been closed is opened again for it.
+        """Write the pieces that wait; a closed file is opened again for it.
 
         Raises:
-            CheckpointError: If that cannot be; it goes on waiting.
+            CheckpointError: If they cannot be written; they keep waiting.
         """
         if not self._waiting:
             return
@@ -243,22 +243,22 @@ class AppendedFile:
                 raise
 
     def cut(self, size: int) -> None:
-        """Drop what the file has beyond a size.
+        """Truncate the file to a size in bytes.
 
         Raises:
-            CheckpointError: If that cannot be.
+            CheckpointError: If it cannot be truncated.
         """
         with named_errors(self.path, "written"):
             self._file.truncate(size)
 
     def replace(self, content: bytes) -> None:
-        """Let the file hold this instead of what it holds.
+        """Replace the content of the file.
 
         Raises:
-            CheckpointError: If that cannot be; it holds then what it held.
+            CheckpointError: If it cannot be replaced; the file then keeps its old content.
         """
         with named_errors(self.path, "written"):
-            self._file.close()  # a file that is open cannot be replaced everywhere
+            self._file.close()  # Windows cannot replace an open file
             try:
                 atomic_write(self.path, content)
             finally:
@@ -270,7 +270,7 @@ class AppendedFile:
             self._whole = None
 
     def close(self) -> None:
-        """Write what waits, for the last time, and close the file; the error of that counts, too."""
+        """Write the pieces that wait and close the file; an error of closing is reported, too."""
         if self._file.closed:
             return
         with self.told(os.path.basename(self.path)):

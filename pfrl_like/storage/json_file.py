@@ -1,4 +1,4 @@
-"""JSON that comes back as it went: no NaN, no doubled or non-text keys, bounded in size and depth."""
+"""JSON that is read back exactly as written: no NaN, no repeated or non-text keys, bounded in size and depth."""
 
 import json
 import math
@@ -16,13 +16,13 @@ _MAX_DEPTH = 32
 def plain_json(
     value: Any, path: object, where: str = "state", depth: int = _MAX_DEPTH, kept: tuple[type, ...] = ()
 ) -> Any:
-    """A copy of `value` made of what JSON has; NumPy numbers and arrays become numbers and lists.
+    """A copy of `value` in types that JSON has; NumPy numbers and arrays become numbers and lists.
 
     Args:
         value: Nested dicts, lists and tuples of None, bool, int, finite float, str and NumPy values.
         path: File or directory it is meant for, for the error.
         where: Name of the value, for the error.
-        depth: How many levels may follow.
+        depth: Number of further levels allowed.
         kept: Further types, whose values stay as they are.
 
     Raises:
@@ -50,15 +50,15 @@ def plain_json(
 
 
 def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
-    """Text of a dict, for people too: one field a line at the top.
+    """JSON text of a dict, readable for people: one top-level field a line.
 
     Args:
         value: The dict.
         path: File or directory it is meant for, for the error.
-        limit: Most bytes, those that `read_json` will be told; None if nobody reads it with a limit.
+        limit: Largest size in bytes, the `limit` of `read_json`; None for no limit.
 
     Raises:
-        CheckpointError: If it is longer, or as `plain_json`.
+        CheckpointError: If the text is longer, or the dict holds values that `plain_json` refuses.
     """
     fields = plain_json(value, path).items()
     lines = [f"{json.dumps(key)}: {json.dumps(item, allow_nan=False)}" for key, item in fields]
@@ -90,7 +90,8 @@ def read_json(path: str, limit: int) -> dict[str, Any]:
     """The dict in a JSON file of at most `limit` bytes.
 
     Raises:
-        CheckpointError: If the file cannot be read, is longer, or as `parse_json`.
+        CheckpointError: If the file cannot be read, is longer, is not JSON, not a dict, or has NaN, infinity or a key
+            twice.
     """
     return parse_json(read_bounded(path, limit), path)
 

@@ -1,14 +1,15 @@
-"""A directory that holds a growing state: values in mapped files, a state that names their rows, and a journal.
+"""Directory of a growing state: values in memory-mapped files, a state that refers to their rows, and a journal.
 
-    LOCK, owner.json           who writes
+    LOCK, owner.json           the process that writes
     meta.json                  the only commit point: which of the files below belong together
     state-<n>.bin              the state when generation n began, a file of arrays
-    journal-<n>.bin            what has happened since
-    columns-<token>-*.bin      the values, mapped
+    journal-<n>.bin            the records since then
+    columns-<token>-*.bin      the values, memory-mapped
 
-A generation begins with the values and its state on the disk, then `meta.json` is replaced, then what it does not name
-is removed. A row of values is written before the record that names it, and not written again before a state on the
-disk no longer names it; that is up to the user of this class, who is told when by `sync`.
+A generation begins in three steps: its values and state are written to the disk, `meta.json` is replaced, and files
+that `meta.json` does not name are removed. The user of this class has to keep two rules: a row of values is written
+before the record that refers to it, and it is not overwritten before, after a `sync`, the state on the disk no longer
+refers to it.
 """
 
 import contextlib
@@ -41,16 +42,16 @@ _ATTEMPTS = 3
 
 
 class MappedFile(atomic.OpenFile):
-    """A file for values in rows; its content is what was written through the arrays that `map` gives.
+    """A memory-mapped file of values in rows, written through the arrays that `map` returns.
 
-    Room is taken on the disk before it is mapped, so that a full disk is an error and not a signal.
+    Disk space is allocated before it is mapped, so that a full disk raises an error instead of a signal.
 
     Args:
         path: The file; made if it does not exist.
-        grows: Whether it may grow now, and be made.
+        grows: True if it may be made and may grow.
 
     Attributes:
-        grows: The same.
+        grows: True if it may grow.
 
     Raises:
         CheckpointError: If it cannot be opened, or is no plain file.
@@ -69,19 +70,19 @@ class MappedFile(atomic.OpenFile):
 
     @property
     def size(self) -> int:
-        """Bytes of the file.
+        """Size of the file in bytes.
 
         Raises:
-            CheckpointError: If the system does not say.
+            CheckpointError: If the system reports an error.
         """
         with atomic.named_errors(self.path, "read"):
             return os.fstat(self._descriptor).st_size
 
     def map(self, size: int) -> NDArray[np.uint8]:
-        """Its first `size` bytes as a new array over the file, which grows if it is smaller.
+        """Map the first `size` bytes as a new array, shape [size]; a smaller file grows.
 
         Raises:
-            CheckpointError: If there is no room for it, or it may not grow.
+            CheckpointError: If the disk has no room, or the file may not grow.
         """
         if size > self.size and not self.grows:
             raise CheckpointError(self.path, f"has {self.size} bytes, expected {size} at least: it is cut off")
@@ -94,7 +95,7 @@ class MappedFile(atomic.OpenFile):
         return np.frombuffer(self._map, np.uint8)
 
     def sync(self) -> None:
-        """Wait until what has been written would survive a power cut.
+        """Wait until the written values would survive a power cut.
 
         Raises:
             CheckpointError: If the disk reports an error.
@@ -105,7 +106,7 @@ class MappedFile(atomic.OpenFile):
             os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """Let go of the file; arrays over it stay valid."""
+        """Close the file; arrays over it stay valid."""
         self._map = None
         super().close()
 
@@ -129,7 +130,7 @@ class MappedFile(atomic.OpenFile):
 
 
 class Logged(NamedTuple):
-    """What a directory holds: a state, the records after it, and how many of these are known to be on the disk."""
+    """Content of a directory: a state, the records after it, and the number of these that were synced."""
 
     header: dict[str, Any]
     arrays: dict[str, NDArray[Any]]
@@ -138,10 +139,10 @@ class Logged(NamedTuple):
 
 
 class ColumnFiles:
-    """The files of values that belong together.
+    """The files of values of one generation.
 
-    Those that have a token are there already, and neither made nor made larger until `grow` says so: how large they
-    have to be is told by a file, which may be damaged.
+    With a `token` the files exist. They are neither made nor enlarged before `grow`, since the sizes that are asked for
+    come from a file that may be damaged.
     """
 
     def __init__(self, directory: str, token: str | None = None) -> None:
@@ -151,13 +152,13 @@ class ColumnFiles:
         self._files: dict[str, MappedFile] = {}
 
     def grow(self, grows: bool = True) -> None:
-        """Let the files grow from now on, and new ones be made, or not."""
+        """Allow or forbid that files grow and that new ones are made."""
         self._grows = grows
         for file in self._files.values():
             file.grows = grows
 
     def open(self, name: str) -> MappedFile:
-        """The file of a name, which is made if there is none."""
+        """The file of this name; made if it does not exist."""
         if name not in self._files:
             path = os.path.join(self._directory, f"columns-{self.token}-{name}.bin")
             self._files[name] = MappedFile(path, self._grows)
@@ -169,29 +170,29 @@ class ColumnFiles:
             file.sync()
 
     def close(self) -> None:
-        """Let go of the files; arrays over them stay valid."""
+        """Close the files; arrays over them stay valid."""
         for file in self._files.values():
             file.close()
         self._files.clear()
 
 
 class LogDirectory:
-    """The directory, held for writing until `close`.
+    """The directory, locked for writing until `close`.
 
     Args:
         path: The directory; made if it does not exist.
-        marks: What has to be the same whenever it is opened, as JSON; stored in `meta.json`.
+        marks: Properties that have to be the same whenever it is opened, as JSON; stored in `meta.json`.
 
     Raises:
-        CheckpointError: If it is none of this kind, has other marks, or has a writer.
+        CheckpointError: If it is no directory of this kind, or another process writes to it.
     """
 
     def __init__(self, path: str, marks: Mapping[str, Any]) -> None:
         self.path = path
         self.marks = dict(marks)
         self.count = 0  # records in the journal
-        self.saves: list[str] = []  # files elsewhere that name rows of the values
-        self._journal: Any = None  # the journal and the files of values, once a generation has begun
+        self.saves: list[str] = []  # files elsewhere that refer to rows of the values
+        self._journal: Any = None  # None before a generation has begun, like the files of values
         self._generation = 0
         self._files: Any = None
         atomic.make_directory(path)
@@ -205,11 +206,11 @@ class LogDirectory:
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing has been committed here yet."""
+        """True if nothing has been committed here."""
         return not os.path.lexists(os.path.join(self.path, META))
 
     def read(self) -> tuple[Logged, ColumnFiles]:
-        """What was committed last, and its files of values.
+        """The last committed state with its records, and its files of values.
 
         Raises:
             CheckpointError: If it is damaged, or has other marks.
@@ -221,19 +222,19 @@ class LogDirectory:
         return Logged(header, arrays, records, synced), ColumnFiles(self.path, meta["columns"])
 
     def refuse_orphans(self) -> None:
-        """Refuse values without a `meta.json` that names them.
+        """Refuse a directory with files of values but without a `meta.json`; called when there is none.
 
         Raises:
-            CheckpointError: If there are such.
+            CheckpointError: If there are files of values.
         """
         if any(name.startswith("columns-") for name in atomic.names_in(self.path)):
             raise CheckpointError(self.path, f"has no {META}, which says what its files are; give another directory")
 
     def copy(self, source: str) -> tuple[int, ...]:
-        """Copy what another directory holds into this one, which is new; the other one is only read.
+        """Copy the content of another directory into this new one; the other one is only read.
 
         Returns:
-            A mark of what was copied, other than before if the source has been written to meanwhile.
+            Generation and size of the copied journal; a second copy returns another pair if the source was written to.
 
         Raises:
             CheckpointError: If the source is no such directory, has other marks, or cannot be copied.
@@ -258,10 +259,10 @@ class LogDirectory:
     # Writing
 
     def begin(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], files: ColumnFiles) -> None:
-        """Begin a generation with this state, and remove what belongs to earlier ones.
+        """Begin a generation with this state, and remove the files of earlier ones.
 
         Raises:
-            CheckpointError: If something cannot be written; the generation before is then still in place.
+            CheckpointError: If something cannot be written; the previous generation is then still in place.
         """
         generation = self._generation + 1
         files.sync()
@@ -286,7 +287,7 @@ class LogDirectory:
         """Write records; when this returns they survive the end of the process.
 
         Returns:
-            Whether the journal has room for them; where it has none, nothing is written, and a generation has to begin.
+            True if the journal has room for them; otherwise nothing is written, and a new generation has to begin.
 
         Raises:
             CheckpointError: If they cannot be written.
@@ -303,11 +304,11 @@ class LogDirectory:
         """
         self._files.sync()
         self._journal.sync()
-        self._journal.mark()  # only now, so that it is never there without what it speaks of
+        self._journal.mark()  # only now, so that the mark is never on the disk without the records before it
         self._journal.sync()
 
     def clean(self, columns: str) -> None:
-        """Remove files of ours that belong to no generation; values of this prefix stay."""
+        """Remove files of other generations; files of values with the prefix `columns` stay."""
         keep = {f"state-{self._generation}.bin", f"journal-{self._generation}.bin"}
         with contextlib.suppress(CheckpointError):
             for name in atomic.names_in(self.path):
@@ -316,7 +317,7 @@ class LogDirectory:
                         os.unlink(os.path.join(self.path, name))
 
     def clear(self) -> None:
-        """Remove what `copy` brought."""
+        """Remove the files that `copy` made."""
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(self.path, META))
         self._generation = -1
@@ -324,7 +325,7 @@ class LogDirectory:
         self._generation = 0
 
     def close(self) -> None:
-        """Let go of the files and of the lock."""
+        """Close the files and release the lock."""
         for part in (self._journal, self._files):
             if part is not None:
                 part.close()
@@ -335,10 +336,10 @@ class LogDirectory:
         return os.path.join(self.path, f"{kind}-{generation}.bin")
 
     def note_saves(self, saves: Sequence[str]) -> None:
-        """Keep the names of files elsewhere that name rows of the values.
+        """Store the names of files elsewhere that refer to rows of the values.
 
         Raises:
-            CheckpointError: If they cannot be written; the names from before are then still in place.
+            CheckpointError: If they cannot be written; the former names are then still in place.
         """
         before, self.saves = self.saves, list(saves)
         try:
@@ -358,10 +359,10 @@ class LogDirectory:
 
 
 def read_meta(path: str, marks: Mapping[str, Any]) -> dict[str, Any]:
-    """`meta.json` of a directory.
+    """Read and check `meta.json` of a directory.
 
     Raises:
-        CheckpointError: If there is none, it is damaged, of another version, or has other marks.
+        CheckpointError: If it is missing, damaged, of another version, or has other marks.
     """
     name = os.path.join(path, META)
     meta = read_json(name, _MAX_META)

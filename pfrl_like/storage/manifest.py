@@ -1,4 +1,4 @@
-"""`manifest.json`, which says what files make up the state of a directory; and the lock that gives it one writer."""
+"""`manifest.json`, which lists the files of a directory's state, and a lock that allows one writer a directory."""
 
 import contextlib
 import datetime
@@ -24,26 +24,26 @@ MANIFEST = "manifest.json"
 PREVIOUS = "previous.json"
 FORMAT = "pfrl_like"
 FORMAT_VERSION = 1
-#: Key of the file with the state that `save_directory` was given.
+#: Key of the file with the `state` argument of `save_directory`.
 STATE = "state.json"
 MAX_MANIFEST = 1 << 22
 
 _KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,150}")
 _ALIAS = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.-]*/)*[A-Za-z0-9_][A-Za-z0-9_.-]*")
-_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits alone: a user's model-20240131.pt is none of ours
-#: Regular expression of all names that saves give to files.
+_TOKEN = r"(?=[0-9]*[a-f])[0-9a-f]{8}"  # never digits only: a user's model-20240131.pt does not match
+#: Regular expression of all file names that saves make.
 ANY_NAME = rf".+-{_TOKEN}(\.\w+)?"
 LOCK_FILES = ("LOCK", "owner.json")
 _MAX_BYTES = 1 << 12
 
 
 def is_key(key: object) -> bool:
-    """Whether a file can be saved under this key: a plain file name, in letters that every system takes."""
+    """True if a file can be saved under this key: a plain file name, in characters that every system accepts."""
     return isinstance(key, str) and _KEY.fullmatch(key) is not None and key not in (MANIFEST, PREVIOUS)
 
 
 def is_alias(alias: object) -> bool:
-    """Whether a copy can have this name: plain file names, joined by slashes."""
+    """True if a copy can have this name: plain file names, joined by slashes."""
     return isinstance(alias, str) and _ALIAS.fullmatch(alias) is not None and alias not in (MANIFEST, PREVIOUS)
 
 
@@ -54,7 +54,7 @@ def versioned_name(key: str, token: str) -> str:
 
 
 def name_pattern(key: str) -> str:
-    """Regular expression of the names that saves give to the file under `key`."""
+    """Regular expression of the file names of `key` in all saves."""
     stem, suffix = os.path.splitext(key)
     return f"{re.escape(stem)}-{_TOKEN}{re.escape(suffix)}"
 
@@ -66,7 +66,7 @@ def new_manifest(
     aliases: Mapping[str, str],
     info: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """The fields of a manifest: `info`, and what is always there."""
+    """The fields of a manifest: `info` and the fixed fields."""
     library = getattr(sys.modules.get("pfrl_like"), "__version__", "unknown")
     return {
         **info,
@@ -87,10 +87,11 @@ def new_manifest(
 
 
 def read_manifest(path: str) -> dict[str, Any]:
-    """A manifest, once every field that is relied on has its type and every file name is a plain one of ours.
+    """Read and check a manifest: the types of its fields, and that each file name is one that a save makes.
 
     Raises:
-        CheckpointError: If it is absent or damaged, that is not so, or the format is of a later version.
+        CheckpointError: If it is absent or damaged, a field or file name is not valid, or the format version is another
+            one.
     """
     manifest = read_json(path, MAX_MANIFEST)
     if manifest.get("format") != FORMAT or type(manifest.get("format_version")) is not int:
@@ -117,11 +118,11 @@ def read_manifest(path: str) -> dict[str, Any]:
 
 
 class WriterLock:
-    """Held by the process that writes into a directory; ends with it, however it ends.
+    """Lock of the one process that writes into a directory; it ends with the process, however that ends.
 
-    The lock is one of the operating system, on the file `LOCK`; `owner.json` tells people whose it is. Neither stays
-    when it is released; a process that is killed leaves both, which stop nobody. Old NFS servers do not keep such
-    locks, so that two machines there are not kept apart.
+    It is a lock of the operating system on the file `LOCK`; `owner.json` names the process for people. Releasing the
+    lock removes both files. A killed process leaves both, but they block nobody. Old NFS servers do not support such
+    locks, so there two machines can write at the same time.
 
     Args:
         directory: The directory.
@@ -149,38 +150,38 @@ class WriterLock:
             raise
 
     def release(self) -> None:
-        """Let others write; may be called again.
+        """Release the lock; may be called again.
 
         Raises:
             CheckpointError: If the system does not unlock it.
         """
         if self._lock.is_locked:
-            # `LOCK` goes before it is unlocked: filelock refuses a lock on a file that has been removed meanwhile.
+            # `LOCK` is removed before the unlocking: filelock refuses a lock on a file that was removed meanwhile.
             for path in (self._owner, self._lock.lock_file):
-                with contextlib.suppress(OSError):  # Windows removes no open file
+                with contextlib.suppress(OSError):  # Windows cannot remove an open file
                     os.remove(path)
         with named_errors(self._lock.lock_file, "unlocked"):
             self._lock.release()
 
 
 def is_owned_by(directory: str, pid: int) -> bool:
-    """Whether it is this process of this machine that says of itself that it writes into a directory.
+    """True if `owner.json` of a directory names this process of this machine.
 
-    What a killed process has left says it, too: ask only of a directory whose lock is held.
+    The file of a killed process stays, so the answer is meaningful only while the directory is locked.
     """
     owner = _read(os.path.join(directory, LOCK_FILES[1]))
     return {name: owner.get(name) for name in _identity(pid)} == _identity(pid)
 
 
 def _identity(pid: int) -> dict[str, Any]:
-    """What tells a process from others, and from later ones of its number."""
+    """Identity of a process: its id, its machine and its start time, since ids are reused."""
     return {"pid": pid, "host": socket.gethostname(), "started": start_time(pid)}
 
 
 def _read(path: str) -> dict[str, Any]:
     try:
         owner: dict[str, Any] = read_json(path, _MAX_BYTES)
-    except CheckpointError:  # nobody's, or whoever has the lock has not said yet who it is
+    except CheckpointError:  # there is no owner, or the owner has not written the file yet
         return {}
     return owner
 

@@ -1,8 +1,8 @@
-"""The one door for pickles: object columns of saved buffers, and PFRL's own replay files, if the caller asks for it.
+"""Restricted reading and writing of pickles: object columns of saved buffers, and PFRL's replay files.
 
 A pickle names functions and calls them. Here it may name NumPy's arrays, plain containers and PFRL's replay classes,
-for which inert stand-ins are put; everything else is refused before it is looked up. That keeps a file from running
-code. It does not keep a crafted one from exhausting memory, hence `allow_pickle`.
+which are replaced by inert stand-ins; everything else is refused before it is looked up. So a file cannot run code. A
+crafted one can still exhaust memory, which is why callers have to pass `allow_pickle`.
 """
 
 import collections
@@ -19,7 +19,7 @@ from pfrl_like.storage.atomic import open_regular
 
 
 class PfrlQueue:
-    """What PFRL's `RandomAccessQueue` held.
+    """Content of a pickled `RandomAccessQueue` of PFRL.
 
     Attributes:
         maxlen: Its capacity, None if unbounded.
@@ -35,7 +35,7 @@ class PfrlQueue:
 
 
 class PfrlTree:
-    """What one of PFRL's `SumTreeQueue` and `MinTreeQueue` held: nested [left, right, value] over `bounds`."""
+    """Content of a pickled `SumTreeQueue` or `MinTreeQueue` of PFRL: nested [left, right, value] over `bounds`."""
 
     length: int = 0
     root: Any = None
@@ -64,7 +64,7 @@ class PfrlTree:
 
 
 class PfrlPrioritized:
-    """What PFRL's `PrioritizedBuffer` held.
+    """Content of a pickled `PrioritizedBuffer` of PFRL.
 
     Attributes:
         capacity: Its capacity, None if unbounded.
@@ -80,17 +80,17 @@ class PfrlPrioritized:
 
 
 class _Inert:
-    """Stands for a function that a pickle names but does not call."""
+    """Stand-in for a function that a pickle names but does not call."""
 
 
 def _encode(text: str, encoding: str = "latin1") -> bytes:
-    """Bytes as protocols below 3 write them."""
+    """The bytes of a text, as written by pickle protocols below 3."""
     if encoding != "latin1":
         raise pickle.UnpicklingError(f"it asks for the encoding {encoding!r}")
     return text.encode("latin1")
 
 
-#: All that a pickle may name.
+#: All names that a pickle may use.
 _KNOWN: dict[tuple[str, str], Any] = {
     ("pfrl.collections.random_access_queue", "RandomAccessQueue"): PfrlQueue,
     ("pfrl.collections.prioritized", "PrioritizedBuffer"): PfrlPrioritized,
@@ -119,7 +119,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def dump_objects(values: Any, path: object) -> bytes:
-    """Pickle values, once it is known that `load_objects` takes them back.
+    """Pickle values and check that `load_objects` can read them.
 
     Args:
         values: Any object made of NumPy arrays, numbers, text and plain containers.
@@ -130,32 +130,32 @@ def dump_objects(values: Any, path: object) -> bytes:
     """
     try:
         content = pickle.dumps(values, protocol=4)
-    except Exception as error:  # what a user's __reduce__ raises
+    except Exception as error:  # a user's __reduce__ may raise anything
         raise CheckpointError(path, f"cannot be written: {type(error).__name__}: {error}") from error
     load_objects(content, path)
     return content
 
 
 def load_objects(content: bytes | IO[bytes], path: object) -> Any:
-    """What `dump_objects` pickled, or what a file holds.
+    """Unpickle the bytes of `dump_objects`, or a file.
 
     Raises:
         CheckpointError: If the pickle is damaged or names a class that is not allowed.
     """
     try:
         return _Unpickler(io.BytesIO(content) if isinstance(content, bytes) else content).load()
-    except Exception as error:  # a damaged pickle raises anything
+    except Exception as error:  # a damaged pickle may raise anything
         reason = str(error) or type(error).__name__
         raise CheckpointError(path, f"holds a pickle that cannot be read: {reason}") from error
 
 
 def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
-    """What PFRL's `ReplayBuffer.save` wrote.
+    """Read a file written by PFRL's `ReplayBuffer.save`.
 
     Args:
         path: The file.
         allow_pickle: Read it although it is a pickle. It can run no code here, but a crafted one can take any amount
-            of memory, so say it only of files whose origin is known.
+            of memory, so allow it only for files whose origin is known.
 
     Returns:
         `PfrlQueue`, `PfrlPrioritized`, a tuple of two queues (episodic), or a deque of dicts, as PFRL nested them.
@@ -173,7 +173,7 @@ def read_pickle(path: str, *, allow_pickle: bool = False) -> Any:
 
 
 def refuse_pickle(path: object, what: str) -> NoReturn:
-    """Say that a file needs `allow_pickle`, and what that risks.
+    """Raise the error that a file needs `allow_pickle`, and name the risk.
 
     Raises:
         CheckpointError: Always.

@@ -1,4 +1,4 @@
-"""Nested values of plain tensors, numbers and text: what a state dict may hold, its form in JSON, its checksum."""
+"""Nested values of plain tensors, numbers and text: checked copies for files, JSON forms and checksums."""
 
 import base64
 import collections
@@ -22,18 +22,19 @@ MAX_DIMENSIONS = 16
 _DTYPES = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128}
 _DTYPES |= {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.bool}
 _DICTS: tuple[type[dict[Any, Any]], ...] = (collections.OrderedDict, collections.Counter)
-# A word is about what takes 16 bytes in a file; what is referred to again takes two. The fewer are those of any file.
+# Bounds on the size of a value in words. A word takes about 16 bytes in a file; a repeated reference takes two bytes.
+# Every file may have the smaller number of words.
 _FEW_WORDS, _WORDS_A_BYTE, _MAX_WORDS = 1 << 16, 16, 1 << 20
 _MAX_DEPTH = 16
 _MAX_BITS = 1024
-# Integers below this are their own hash; larger ones can be made to have one hash in common.
+# Integers of so many bits are their own hash; larger ones can be crafted to share one hash.
 _MAX_KEY_BITS = 60
 
 
 def tensor_writer(value: Any, path: object) -> Callable[[BinaryIO], None]:
-    """What writes a state dict as a `.pt` file that every version of PyTorch reads.
+    """A function that writes a state dict to a stream, as a `.pt` file for every version of PyTorch.
 
-    The values are copied to host memory at once, so that the file fits every device and later changes do not show.
+    The values are copied to host memory at once: the file fits every device, and later changes have no effect on it.
 
     Args:
         value: Nested dicts, lists and tuples of tensors, numbers, text and None.
@@ -56,19 +57,20 @@ def plain_tensors(value: Any, path: object) -> Any:
 
 
 def checked_tensors(value: Any, path: object, size: int) -> Any:
-    """The same for a value that has just been read: the tensors are on the host and become independent of each other.
+    """A checked copy of a value that has just been read; its tensors are on the host and share no memory.
 
-    A tensor that the value holds in several places is copied once, and stays one: a file refers to it in two bytes.
+    A tensor that occurs in several places is copied once and stays one tensor: a file refers to it in two bytes.
 
     Args:
         value: The value.
-        path: Where it was read, for the error.
-        size: Bytes of the program that it came of, which bound how much it may be.
+        path: The file it was read from, for the error.
+        size: Bytes of the pickle program that built it; they bound the size of the value.
 
     Raises:
-        CheckpointError: As `plain_tensors`.
+        CheckpointError: If it holds something else than plain tensors, numbers, text, None, dicts, lists and tuples, or
+            too many of them.
     """
-    copies: dict[int, torch.Tensor] = {}  # by the numbers of tensors that `value` keeps alive
+    copies: dict[int, torch.Tensor] = {}  # by id; `value` keeps the tensors alive
 
     def copy_once(tensor: torch.Tensor) -> torch.Tensor:
         if id(tensor) not in copies:
@@ -91,15 +93,15 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def is_plain_key(key: object) -> bool:
-    """Whether a dict may have this key: text or a moderate integer, whose hash costs what its length is.
+    """True if a dict may have this key: text or a moderate integer, which take time linear in their length to hash.
 
-    A tuple that holds one other tuple twice, and that one another, is short in a file and takes for ever to hash.
+    Tuples are refused: nested ones that each hold the next one twice are short in a file and take exponential time.
     """
     return type(key) is str or (type(key) is int and key.bit_length() <= _MAX_KEY_BITS)
 
 
 class _Checker:
-    """Copies a nested value and refuses what is no state dict, however it came about."""
+    """Copies a nested value and refuses whatever does not belong in a state dict."""
 
     def __init__(
         self, path: object, copy_tensor: Callable[[torch.Tensor], torch.Tensor], max_words: int = _MAX_WORDS
@@ -137,7 +139,7 @@ class _Checker:
                 kind = type(key).__name__
                 self._refuse(where, f"has a key of type {kind}; expected text, or an integer of {_MAX_KEY_BITS} bits")
             self.check(key, where, depth)
-            name = f"{key!s:.80}"  # a long one would be copied for each of the values below it
+            name = f"{key!s:.80}"  # a long key would be copied for each value below it
             copy[key] = self.check(item, f"{where}.{name}" if where else name, depth - 1)
         if hasattr(value, "_metadata") and isinstance(copy, collections.OrderedDict):
             vars(copy)["_metadata"] = self.check(value._metadata, f"{where}._metadata", depth - 1)
@@ -169,31 +171,31 @@ _OBJECT = np.dtype(object)
 
 
 def checksum(value: Any, total: int = 0) -> int:
-    """The CRC-32 of an observation, action, reward or tensor, going on from another.
+    """The CRC-32 of an observation, action, reward or tensor, continued from `total`.
 
-    Of stacked frames it is that of the newest, and of tensors on a GPU, for which nobody waits, there is none.
+    Of stacked frames only the newest is read. Tensors on a GPU are skipped, to avoid waiting for the device.
 
     Args:
         value: Numbers, text, arrays, tensors, and dicts, tuples and lists of such.
-        total: The checksum of what came before.
+        total: The checksum of the values before.
     """
     kind = type(value)
     if kind is float:
         value = _DOUBLE.pack(value)
     elif kind is int:
         value = b"%d" % value
-    elif kind is np.ndarray and value.dtype is _OBJECT:  # whose bytes are addresses
+    elif kind is np.ndarray and value.dtype is _OBJECT:  # its bytes are addresses
         value = value.tolist()
     try:
-        return zlib.crc32(value, total)  # of arrays, and NumPy's numbers
+        return zlib.crc32(value, total)  # arrays and NumPy's numbers
     except (TypeError, ValueError, BufferError):
         return _checksum_of_others(value, total)
 
 
 def checksum_of_many(values: Sequence[Any], total: int = 0) -> int:
-    """What `checksum` makes of one value after the other."""
+    """The checksum of several values in sequence, as repeated calls of `checksum` give it."""
     if all(type(value) is np.ndarray and value.dtype is not _OBJECT for value in values):
-        with contextlib.suppress(TypeError):  # of arrays that are not contiguous
+        with contextlib.suppress(TypeError):  # raised for arrays that are not contiguous
             return zlib.crc32(b"".join(values), total)
     for value in values:
         total = checksum(value, total)
@@ -211,7 +213,7 @@ def _checksum_of_others(value: Any, total: int) -> int:
         return zlib.crc32(b"%d" % len(value), total)
     if isinstance(value, torch.Tensor):
         return total if value.device.type != "cpu" else checksum(_bytes_of(value), total)
-    frames = getattr(value, "_frames", None)  # of a stack, whose others have been seen
+    frames = getattr(value, "_frames", None)  # a stack: its other frames were newest before
     if isinstance(frames, tuple | list):
         return checksum(frames[-1], total)
     array = np.asarray(value)
@@ -222,22 +224,22 @@ def _bytes_of(tensor: torch.Tensor) -> Any:
     if not tensor.numel():
         return b""
     try:
-        whole = tensor.detach().clone(memory_format=torch.contiguous_format)  # one number may have any stride
+        whole = tensor.detach().clone(memory_format=torch.contiguous_format)  # a single number may have any stride
         return whole.reshape(-1).view(torch.uint8).numpy()
-    except (RuntimeError, TypeError):  # sparse, quantised and the like
+    except (RuntimeError, TypeError):  # sparse, quantised and similar tensors
         return repr(tensor).encode()
 
 
 _REAL = {str(dtype): dtype for dtype in _DTYPES if not dtype.is_complex}
 _FLOATING = {name: dtype for name, dtype in _REAL.items() if dtype.is_floating_point}
-#: Numbers that people may want to read; more of them are no text.
+#: Most numbers of a tensor that is written as text; larger tensors stay tensors.
 _FEW = 10_000
 
 
 def to_plain(value: Any) -> Any:
-    """Nested tuples of floating-point tensors and None, as dicts, lists, numbers and None (NaN and infinity: None).
+    """Convert nested tuples of floating-point tensors and None to dicts, lists, numbers and None.
 
-    Tensors of many numbers stay what they are.
+    NaN and infinity become None. Tensors of more than 10,000 numbers stay tensors.
     """
     if isinstance(value, tuple):
         return [to_plain(part) for part in value]
@@ -248,10 +250,10 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(value: Any, device: torch.device | str) -> Any:
-    """What `to_plain` was given, on a device, with NaN for None among the numbers.
+    """Convert the result of `to_plain` back to tensors on a device, with NaN for None among the numbers.
 
     Raises:
-        ValueError: If it is no such value.
+        ValueError: If `value` is no result of `to_plain`.
     """
     if isinstance(value, list):
         return tuple(from_plain(part, device) for part in value)
@@ -260,16 +262,16 @@ def from_plain(value: Any, device: torch.device | str) -> Any:
     if isinstance(value, Tensor):
         return value.to(device, copy=True)
     try:
-        numbers = np.array(value["values"], np.float64)  # of None it makes NaN
+        numbers = np.array(value["values"], np.float64)  # None becomes NaN
         return torch.tensor(numbers, dtype=_FLOATING[value["dtype"]], device=device)
     except (KeyError, TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ValueError(f"a tensor is {value!r:.100}, expected its dtype and values") from error
 
 
 def to_saved(value: Any) -> Any:
-    """Nested dicts, tuples and lists of tensors of any dtype and None, nested so that `from_saved` tells them apart.
+    """Convert nested dicts, tuples and lists of tensors of any dtype and None to the form that `from_saved` reads.
 
-    The tensors are the ones that came, without their gradients.
+    The tensors are detached, not copied.
     """
     if isinstance(value, Mapping):
         return {"dict": {str(key): to_saved(part) for key, part in value.items()}}
@@ -279,10 +281,12 @@ def to_saved(value: Any) -> Any:
 
 
 def from_saved(value: Any, device: torch.device | str) -> Any:
-    """What `to_saved` was given, copied to a device, with tuples for lists; also what former versions saved as text.
+    """Convert the result of `to_saved` back, copied to a device, with tuples for lists.
+
+    The base64 text that former versions saved for a tensor is read, too.
 
     Raises:
-        ValueError: If it is no such value.
+        ValueError: If `value` is no result of `to_saved`.
     """
     if isinstance(value, list):
         return tuple(from_saved(part, device) for part in value)

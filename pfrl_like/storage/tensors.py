@@ -1,9 +1,10 @@
-"""Reading state dicts from PyTorch's `.pt` files as data.
+"""Safe reading of state dicts from PyTorch's `.pt` files.
 
-A `.pt` file is a zip of raw storages and of a pickle, a small program that says how to put them together. Some thirty
-instructions of it are understood: those that can do harm are written here, the others are those of Python's own
-unpickler. The functions that it may name are the ones of `_REBUILD`, and nothing is imported. So nothing outside this
-file decides what a file can do, and every size is compared with the bytes that are there before memory is taken.
+A `.pt` file is a zip of raw storages and of a pickle, a small program that puts them together. Some thirty of its
+instructions are allowed: those that could do harm are implemented here, the others by Python's own unpickler. The
+pickle may name only the functions of `_REBUILD` and the storage classes of `_STORAGES`, and nothing is imported. So
+this file alone decides what a `.pt` file can do. Every size is compared with the bytes present before memory is
+allocated.
 """
 
 import collections
@@ -37,7 +38,7 @@ _STORAGES = {
     "LongStorage": torch.int64,
     "BoolStorage": torch.bool,
 }
-# Far beyond any state dict; the bounds of plain_tensors keep what is written within them.
+# Far beyond any state dict; the bounds of plain_tensors keep written files within them.
 _MAX_PROGRAM = 1 << 24
 _MAX_ENTRIES = 1 << 17
 _MAX_OVERHEAD = 1 << 26  # bytes of a file beside its tensors
@@ -51,8 +52,8 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
         max_bytes: Refuse a file whose storages and tensors together take more; None is 16 times the size of the file.
 
     Returns:
-        What was saved: tensors on the CPU, inside dicts, lists and tuples. One that was saved in several places is one
-        tensor in all of them; no two tensors share memory.
+        The saved value: tensors on the CPU, inside dicts, lists and tuples. A tensor that was saved in several places
+        is the same tensor in all of them; no two tensors share memory.
 
     Raises:
         CheckpointError: If the file is damaged, is no state dict, or holds anything but plain tensors and values.
@@ -68,7 +69,7 @@ def load_tensors(path: str, *, max_bytes: int | None = None) -> Any:
 
 
 class _Archive:
-    """The zip file: which entries there are, and the bytes of one."""
+    """The zip file: its checked entries and their content."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile, size: int, max_bytes: int | None) -> None:
         self.path = path
@@ -100,7 +101,7 @@ class _Archive:
         raise CheckpointError(self.path, reason)
 
     def spend(self, size: int) -> None:
-        """Count memory that is about to be taken."""
+        """Subtract memory that is about to be allocated from the budget; refuse the file if none is left."""
         self._budget -= size
         if self._budget < 0:
             self.refuse("needs more memory than what is to be loaded could take")
@@ -129,18 +130,18 @@ class _Archive:
 
 
 class _Storage(NamedTuple):
-    """A storage of the file, read once."""
+    """A storage of the file; each is read once."""
 
     data: torch.Tensor
 
 
 def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) -> torch.Tensor:
-    """A tensor over a storage; gradient flag, hooks and metadata, which follow, are not taken over."""
+    """A tensor over a storage; the arguments that follow (gradient flag, hooks, metadata) are ignored."""
     if not isinstance(storage, _Storage) or type(size) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor is not made from a storage, a size and a stride")
     if len(size) != len(stride) or len(size) > MAX_DIMENSIONS:
         raise ValueError(f"a tensor has {len(size)} sizes and {len(stride)} strides, expected at most {MAX_DIMENSIONS}")
-    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):  # not shown, for nobody knows their length
+    if not all(type(n) is int and n >= 0 for n in (offset, *size, *stride)):  # not shown: they may be of any length
         raise ValueError("a tensor has an offset, size or stride that is no number of at least 0")
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     if math.prod(size) and last >= len(storage.data):
@@ -149,12 +150,12 @@ def _rebuild_tensor(storage: Any, offset: Any, size: Any, stride: Any, *_: Any) 
 
 
 def _rebuild_itself(value: Any, *_: Any) -> Any:
-    """The data of an `nn.Parameter`, and a `torch.Size`, as the tuple that it is."""
+    """The first argument: the data of an `nn.Parameter`, or the tuple of a `torch.Size`."""
     return value
 
 
 def _rebuild_counter(counts: Any) -> collections.Counter[Any]:
-    """The milestones of a learning rate schedule."""
+    """A `Counter`, which holds the milestones of a learning rate schedule."""
     if type(counts) is not dict or len(counts) > 1024:
         raise ValueError("a counter is no small dict")
     return collections.Counter(counts)
@@ -170,7 +171,7 @@ _REBUILD: dict[tuple[str, str], Callable[..., Any]] = {
 
 
 class _Program(pickle._Unpickler):
-    """The stack machine of `pickle`, written in Python, with the instructions of `torch.save` on a state dict alone."""
+    """Python's own stack machine of `pickle`, limited to the instructions that `torch.save` writes for a state dict."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]
@@ -183,7 +184,7 @@ class _Program(pickle._Unpickler):
         super().__init__(io.BytesIO(program))
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for a name in this file; nothing is imported."""
+        """The stand-in for a name: a dtype or a function of this module; nothing is imported."""
         if module == "torch" and name in _STORAGES:
             return _STORAGES[name]
         if (module, name) not in _REBUILD:
@@ -191,7 +192,7 @@ class _Program(pickle._Unpickler):
         return _REBUILD[module, name]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """A storage."""
+        """The storage that a persistent id of the pickle names."""
         kind, dtype, key, _device, length = pid
         if kind != "storage" or type(dtype) is not torch.dtype or type(key) is not str or type(length) is not int:
             raise ValueError("its pickle asks for something else than a storage")
@@ -203,7 +204,7 @@ class _Program(pickle._Unpickler):
 
     def reduce(self) -> None:
         arguments, function = self.stack.pop(), self.stack.pop()
-        if type(function) is not FunctionType or type(arguments) is not tuple:  # functions are those of _REBUILD
+        if type(function) is not FunctionType or type(arguments) is not tuple:  # only _REBUILD has functions
             raise ValueError("its pickle calls something that is no function of a state dict")
         value = function(*arguments)
         if function is _rebuild_tensor:  # a stride of 0 lets a few bytes stand for a tensor of any size
@@ -214,7 +215,7 @@ class _Program(pickle._Unpickler):
 
     def build(self) -> None:
         state = self.stack.pop()
-        # The versions of modules, kept by `Module.state_dict`, are the one attribute that a state dict has.
+        # The only attribute of a state dict is `_metadata`, the versions of modules that `Module.state_dict` stores.
         target = self.stack[-1]
         if type(target) is not collections.OrderedDict or type(state) is not dict or set(state) != {"_metadata"}:
             raise ValueError("its pickle sets attributes")
@@ -224,7 +225,7 @@ class _Program(pickle._Unpickler):
         if type(self.stack[-1]) not in (dict, collections.OrderedDict):
             raise ValueError("its pickle sets items of something else than a dict")
         keys = items[::2]
-        if not all(map(is_plain_key, keys)):  # before any is hashed
+        if not all(map(is_plain_key, keys)):  # checked before any key is hashed
             raise ValueError("its pickle has a key in a dict that is neither text nor a moderate integer")
         self.stack[-1].update(zip(keys, items[1::2], strict=True))
 
@@ -232,7 +233,7 @@ class _Program(pickle._Unpickler):
         raise ValueError("its pickle has an instruction that torch.save, of protocol 2, does not write of a state dict")
 
 
-#: The instructions that are done as `pickle` does them.
+#: The instructions that `pickle` executes unchanged.
 _KEPT = (
     pickle.PROTO, pickle.STOP, pickle.MARK, pickle.GLOBAL, pickle.BINPERSID, pickle.NONE, pickle.NEWTRUE,
     pickle.NEWFALSE, pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.LONG1, pickle.BINFLOAT, pickle.BINUNICODE,
