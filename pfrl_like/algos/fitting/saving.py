@@ -169,7 +169,7 @@ def export_greedy(
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
-    """Make an estimator from the contents of its `params.json`, built if it was; warns if `dynamics` is missing then."""
+    """Make an estimator from the contents of its `params.json`, built if it was; warns that it has no `dynamics`."""
     given = {name: value for name, value in params.items() if name not in {*_OF_THE_FILE, *_TOLD}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
@@ -263,9 +263,10 @@ class Saving:
         export_greedy(self._agent, self._stacked_shape, fname, as_onnx, self.action_scaler_)
 
     def _json_params(self: Any) -> dict[str, Any]:
-        """Hyperparameters as JSON values, with scalers, augmentations and dynamics described, GPUs by number; no `impl`.
+        """Hyperparameters as JSON values, except `impl`.
 
-        A function of the user is given by its name, from which it cannot be made again.
+        Scalers, augmentations and dynamics are described, GPUs are numbers. A function of the user is given by its
+        name, from which it cannot be made again.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
