@@ -285,7 +285,7 @@ class FQE(FittingFQE):
     # Values
 
     def predict(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Greedy actions of the evaluated policy.
+        """Actions of the evaluated policy: its modes, or samples if samples are evaluated.
 
         Args:
             x: Observations, [n, ...], frames stacked.
@@ -363,7 +363,7 @@ class FQE(FittingFQE):
     # Copying from others
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Evaluate another algorithm with the same architecture from now on: a copy of it, which is also saved in files.
+        """Evaluate a copy of another algorithm with the same architecture from now on; files contain it, too.
 
         Raises:
             ValueError: If the networks of the policies differ, the other agent has another `phi`, or one of the two
