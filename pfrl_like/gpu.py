@@ -32,11 +32,14 @@ class Device:
 
     @classmethod
     def of(cls, use_gpu: Union["Device", int, bool, None]) -> "Device | None":
-        """The `Device` of a `use_gpu`: a Device itself, GPU 0 for True, a numbered GPU, None for False and None (CPU).
+        """The `Device` that an argument `use_gpu` chooses; None for the CPU.
+
+        Args:
+            use_gpu: True for the first GPU, the number of a GPU, or a `Device`; False or None for the CPU.
 
         Raises:
-            TypeError: If it is none of these.
-            ValueError: If it is negative.
+            TypeError: If `use_gpu` is none of these.
+            ValueError: If it is a negative number.
         """
         if use_gpu is None or use_gpu is False:
             return None

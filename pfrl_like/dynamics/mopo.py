@@ -18,7 +18,7 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
 def refused(what: str) -> Any:
-    """A method that raises an error, in place of a method of algorithms that dynamics models do not have."""
+    """Make a method that raises an error; it replaces a method of algorithms that dynamics models do not have."""
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""

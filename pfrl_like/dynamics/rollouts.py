@@ -115,7 +115,8 @@ class ModelRollouts:
         n_transitions: Number of recorded observations from which rollouts start; at most as many as there are.
         horizon: Number of steps of a rollout.
         interval: Minibatches after which new rollouts are made.
-        kept: Number of times, the newest, whose rollouts are kept; more if some end in terminal states.
+        kept: The transitions of this many of the newest rounds of rollouts are kept; of more rounds if some rollouts
+            end in terminal states.
         lam: Factor of the variance that is subtracted from rewards.
         terminated: Function of observations, actions and next observations, tensors [B, ...], that is True where the
             latter are terminal, bool [B]; rollouts end there. None if no state is terminal.
@@ -194,7 +195,7 @@ class ModelRollouts:
             ids = ids[~ends]
 
     def saved_state(self) -> dict[str, Any]:
-        """The number of minibatches so far, and checksums of dataset and model, and parameters, for `restore_state`.
+        """Number of minibatches so far, state of the dataset, parameters of the rollouts and checksum of the model.
 
         The run saves the imagined transitions, as it does for every replay buffer.
         """
@@ -225,7 +226,7 @@ class ModelRollouts:
         return reasons
 
     def _made(self) -> dict[str, Any]:
-        """Parameters of the rollouts and the checksum of the model, by name."""
+        """Parameters of the rollouts and the checksum of the model, by name; it is unknown without `state_dict`."""
         model: Any = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))

@@ -144,7 +144,7 @@ class Retuning:
         return news
 
     def _built_so(self: Any, params: dict[str, Any]) -> Any:
-        """Build an agent with other hyperparameters, from a fixed seed; None if the shapes are not known."""
+        """Build an agent with other hyperparameters, from a fixed seed; None if the agent is an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
         twin: Any = type(self)(**params | self._left_out)

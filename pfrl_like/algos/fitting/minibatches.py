@@ -156,7 +156,7 @@ class DrawnData:
         return batch
 
     def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
-        """The transitions of a batch."""
+        """The transitions of a minibatch."""
         return DrawnMiniBatch(batch, algo)
 
     def learnt(self, batch: Batch, td_error: Tensor | None) -> None:

@@ -106,7 +106,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn errors on invalid contents of a file, raised within the block, into a CheckpointError that names the file.
+    """Turn errors within the block, caused by invalid contents of a file, into a CheckpointError that names the file.
 
     Networks larger than `MOST_NUMBERS` or `MOST_TENSORS` are an error while they are made, before their memory is
     written to.
