@@ -1,18 +1,18 @@
-"""`parallel`: a block in which copies of a `pfrl_like.gpu.Device` move on to the next GPU."""
+"""`parallel`, a context manager in which each copy of a `pfrl_like.gpu.Device` takes the next GPU."""
 
 import contextlib
 import os
 from collections.abc import Iterator
 
-_open: list[int] = []  # for each block that is open, the process that opened it
+_open: list[int] = []  # the process that opened each block that is still open
 
 
 @contextlib.contextmanager
 def parallel() -> Iterator[None]:
-    """A block in which each deep copy of a `Device` takes the next GPU, so that tasks spread over all of them.
+    """Make each deep copy of a `Device` take the next GPU, so that tasks spread over all of them.
 
-    It holds for the whole process: scikit-learn hands out some of its copies in threads of their own. Processes that
-    are started within it are outside, so that a task keeps the GPU that it was given.
+    The block holds for all threads of the process, since scikit-learn makes some of its copies in other threads. It
+    does not hold in processes that are started within it, so that a task keeps its GPU.
     """
     _open.append(os.getpid())
     try:
@@ -22,5 +22,5 @@ def parallel() -> Iterator[None]:
 
 
 def in_parallel() -> bool:
-    """Whether this process is within a block of `parallel`."""
+    """True if this process is within a block of `parallel`."""
     return os.getpid() in _open

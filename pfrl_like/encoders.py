@@ -1,4 +1,4 @@
-"""Encoders: from the shape of observations to a module that makes features of them, alone or with actions."""
+"""Encoders: modules from observations, alone or with actions, to features; made for a shape of observations."""
 
 import difflib
 import math
@@ -13,7 +13,7 @@ from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import ignores_training
 
-#: What `encoder_params` may hold, and the defaults, for images and for vectors.
+#: Names that `encoder_params` may hold, with their defaults, for images and for vectors.
 PIXEL_PARAMS: Mapping[str, Any] = {"filters": ((32, 8, 4), (64, 4, 2), (64, 3, 1)), "feature_size": 512}
 VECTOR_PARAMS: Mapping[str, Any] = {"hidden_units": (256, 256)}
 
@@ -23,11 +23,11 @@ class Encoder(nn.Module):
     """Features [B, feature_size] of observations, or of pairs of observation and action.
 
     Args:
-        body: What is applied to the observations; None for nothing.
-        head: What is applied then, with actions beside it.
+        body: Module that is applied to the observations; None for none.
+        head: Module that is applied to the result of `body`, concatenated with the actions.
         feature_size: Number of features.
-        takes_action: Whether it is called with pairs.
-        scaler: What the observations pass first.
+        takes_action: Whether it is called with pairs of observation and action.
+        scaler: Fitted scaler that is applied to the observations first; None for none.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Encoder(nn.Module):
         self.scaler, self.dtype = scaler, torch.get_default_dtype()
 
     def forward(self, x: Any) -> Tensor:
-        """The features; numbers of another kind become those of the layers."""
+        """The features, [B, feature_size]; observations are converted to the dtype of the layers."""
         obs, action = x if self.takes_action else (x, None)
         obs = obs if self.scaler is None else self.scaler.transform(obs)
         obs = obs.to(self.dtype)
@@ -56,20 +56,20 @@ def make_encoder(
     use_batch_norm: bool = False,
     scaler: Scaler | None = None,
 ) -> Encoder:
-    """An encoder for vectors or for images.
+    """Make an encoder for vectors or for images.
 
     Args:
         observation_shape: (n,), or (channels, height, width).
-        encoder_params: Of vectors "hidden_units", the sizes of the layers; of images "filters", a list of (channels,
-            kernel size, stride), and "feature_size", the size of the linear layer after them.
-        action_size: Numbers of the action that comes with each observation, beside the vector or beside what the
-            filters gave; 0 for none.
-        use_batch_norm: Whether each layer is followed by batch normalisation.
-        scaler: What the observations pass first.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        action_size: Size of the action that is concatenated to each vector, or to the outputs of the filters; 0 for
+            none.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        scaler: Fitted scaler that is applied to the observations first; None for none.
 
     Raises:
-        ValueError: On another shape, an unknown parameter (telling the nearest), a value that cannot be, or images too
-            small for the filters.
+        ValueError: On another shape, an unknown parameter (the message names the nearest), a value out of range, or
+            images too small for the filters.
         TypeError: If the parameters are no dict, or one is of another type.
     """
     shape = tuple(observation_shape)
@@ -122,7 +122,7 @@ def _linear_layers(sizes: Sequence[int], use_batch_norm: bool) -> nn.Sequential:
 def _convolutions(
     shape: tuple[int, ...], filters: Sequence[Sequence[int]], use_batch_norm: bool
 ) -> tuple[nn.Sequential, int]:
-    """Filters, and how many numbers they make of an image."""
+    """Convolutional layers, and the number of outputs that they have for an image."""
     layers: list[nn.Module] = []
     channels, sides = shape[0], shape[1:]
     for n_out, kernel, stride in filters:

@@ -1,4 +1,4 @@
-"""Devices: the one that an agent computes on, and `Device`, a GPU that tasks which run side by side take in turn."""
+"""Devices: `resolve_device` chooses the one of an agent; `Device` is a GPU that parallel tasks take in turn."""
 
 import numbers
 import threading
@@ -15,11 +15,11 @@ _moving = threading.Lock()
 class Device:
     """The number of a GPU.
 
-    A deep copy made within `pfrl_like.context.parallel` moves the device on to the next GPU, after the last one to the
-    first, and is one of that number. Elsewhere, and where torch sees no GPU, a copy has the same number.
+    A deep copy made within `pfrl_like.context.parallel` sets the device to the next GPU (the first one follows the
+    last) and has the same new number. Elsewhere, and where torch sees no GPU, a copy has the old number.
 
     Args:
-        idx: The number, from 0 on.
+        idx: Number of the GPU, from 0.
 
     Raises:
         TypeError: If it is no integer.
@@ -32,11 +32,14 @@ class Device:
 
     @classmethod
     def of(cls, use_gpu: Union["Device", int, bool, None]) -> "Device | None":
-        """What `use_gpu` means: a Device is itself, True the first GPU, a number that one, False and None the CPU.
+        """The `Device` that an argument `use_gpu` chooses; None for the CPU.
+
+        Args:
+            use_gpu: True for the first GPU, the number of a GPU, or a `Device`; False or None for the CPU.
 
         Raises:
-            TypeError: If it is none of these.
-            ValueError: If it is negative.
+            TypeError: If `use_gpu` is none of these.
+            ValueError: If it is a negative number.
         """
         if use_gpu is None or use_gpu is False:
             return None
@@ -49,7 +52,7 @@ class Device:
         return cls(int(use_gpu))
 
     def get_id(self) -> int:
-        """The number."""
+        """Number of the GPU."""
         return self._idx
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "Device":
@@ -69,15 +72,15 @@ class Device:
 
 
 def resolve_device(gpu: int | None = None, device: torch.device | str | None = None) -> torch.device:
-    """Turn the two ways of naming a device into one.
+    """The device that is named by `gpu` or by `device`.
 
     Args:
         gpu: CUDA device index; None or negative means the CPU.
         device: Any device that torch knows, as text ("cpu", "cuda:0", "mps") or object, instead of `gpu`.
 
     Returns:
-        The device, with its index if it is a CUDA device, and without if it is the CPU, as of tensors. The CPU if
-        neither argument is given.
+        The device; a CUDA device has its index and the CPU has none, like the devices of tensors. The CPU if neither
+        argument is given.
 
     Raises:
         TypeError: If `gpu` is no integer or `device` neither text nor a `torch.device`.
@@ -103,7 +106,7 @@ def _parse(device: torch.device | str) -> torch.device:
     except RuntimeError as error:
         raise ValueError(f"device is {device!r}, which torch does not know; try 'cpu', 'cuda:0' or 'mps'") from error
     if parsed.type == "cpu":
-        return torch.device("cpu")  # as tensors name theirs; "cpu:0" is not equal to it
+        return torch.device("cpu")  # the device of tensors; "cpu:0" is not equal to it
     if parsed.type == "cuda" and parsed.index is None:
         return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_available() else 0)
     return parsed

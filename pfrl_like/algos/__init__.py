@@ -1,4 +1,4 @@
-"""Estimators: algorithms with scikit-learn's interface, which size networks, compose agents and run them."""
+"""Estimators: algorithms with scikit-learn's interface that build networks, compose agents and train them."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +33,11 @@ __all__ = [
     "TD3",
 ]
 
-if not TYPE_CHECKING:  # for which every name would be there
+if not TYPE_CHECKING:  # type checkers would accept every name
 
     def __getattr__(name: str) -> Any:
-        """Say of an algorithm that has no estimator where it is."""
-        from pfrl_like import agents  # no name of this package
+        """Raise an AttributeError; for an algorithm without an estimator it names the agent."""
+        from pfrl_like import agents  # imported here, so that the package does not export it
 
         where = f": it is an agent without an estimator, pfrl_like.agents.{name}" if name in agents.__all__ else ""
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}{where}", name=name)

@@ -16,17 +16,17 @@ class AWR(Estimator):
     """Advantage-Weighted Regression of continuous actions, `pfrl_like.agents.AWR`.
 
     Args:
-        actor_learning_rate: Of the policy.
-        critic_learning_rate: Of the value function.
-        batch_size: Transitions of an iteration, of which returns are made.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the value function.
+        batch_size: Transitions per iteration, from which returns are computed.
         gamma: Discount factor per step.
-        batch_size_per_update: Transitions of each of its updates.
-        n_actor_updates: Updates of the policy in an iteration.
-        n_critic_updates: Updates of the value function in an iteration.
+        batch_size_per_update: Transitions per update within an iteration.
+        n_actor_updates: Updates of the policy per iteration.
+        n_critic_updates: Updates of the value function per iteration.
         lam: lambda of the TD(lambda) returns.
         beta: Temperature of the weights; the smaller, the more the advantage counts.
         max_weight: Largest weight.
-        momentum: Of the stochastic gradient descent of both.
+        momentum: Momentum of the stochastic gradient descent of policy and value function.
         kwargs: As `Estimator`.
     """
 
@@ -61,12 +61,12 @@ class AWR(Estimator):
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
     def predict_value(self, x: Any, action: Any = None, with_std: bool = False) -> Any:
-        """Values of states, [n]; with `with_std` also how far the critics differ, of which there is one: zeros, [n].
+        """Values of states, [n]; with `with_std` also standard deviations, [n]: zeros, since there is one critic.
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            action: Does not count; others value pairs.
-            with_std: Whether to give how far the critics differ, too.
+            action: Ignored; other estimators return values of pairs of observation and action.
+            with_std: Whether to return the standard deviations over the critics, too.
         """
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
         with torch.no_grad(), evaluating_readers(v_func):

@@ -1,4 +1,4 @@
-"""Estimators that imitate."""
+"""Estimators of behavioural cloning."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -12,10 +12,10 @@ from pfrl_like.algos.fitting.networks import adam, categorical_policy, determini
 class BC(Estimator):
     """Behavioural cloning of continuous actions by the squared error, `pfrl_like.agents.BC`.
 
-    An update is that of d3rlpy 2.8 with its deterministic policy.
+    An update equals that of d3rlpy 2.8 with its deterministic policy.
 
     Args:
-        learning_rate: Of the policy.
+        learning_rate: Learning rate of the policy.
         eps: Epsilon of Adam.
         kwargs: As `Estimator`.
     """
@@ -33,7 +33,7 @@ class BC(Estimator):
         return adam(policy, self.learning_rate, self.eps)
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> NoReturn:
-        """Refuse: a policy that imitates knows no values.
+        """Raise an error: behavioural cloning learns no values.
 
         Raises:
             NotImplementedError: Always.
@@ -41,7 +41,7 @@ class BC(Estimator):
         raise NotImplementedError(f"{type(self).__name__} learns a policy only, which has no values")
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
-        """Refuse: what is learnt is one action for each state, which `predict` gives.
+        """Raise an error: one action is learnt for each state, and `predict` returns it.
 
         Raises:
             NotImplementedError: Always.
@@ -52,7 +52,8 @@ class BC(Estimator):
 class DiscreteBC(BC):
     """Behavioural cloning of discrete actions by their likelihood, `pfrl_like.agents.DiscreteBC`.
 
-    `beta` weighs the squared outputs of the last layer; in d3rlpy 2.8 it weighs the squared log-probabilities.
+    `beta` is the weight of the squared outputs of the last layer; in d3rlpy 2.8 it is that of the squared
+    log-probabilities.
 
     Args:
         beta: Weight of the mean squared logits in the loss.

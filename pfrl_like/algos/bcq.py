@@ -1,4 +1,4 @@
-"""Estimators that keep to a model of the recorded actions."""
+"""Estimators that are constrained by a model of the recorded actions."""
 
 from typing import Any, ClassVar, NoReturn
 
@@ -12,14 +12,14 @@ from pfrl_like.batch import Batch
 
 
 class ImitatingActorCritic(ActorCritic):
-    """Base of actor-critics that keep to a model of the recorded actions, which may learn first.
+    """Base of actor-critics that stay close to a model of the recorded actions; the model may be trained first.
 
     Args:
-        imitator_learning_rate: Of the model.
-        lam: Weight of the least critic in the targets, where the largest has 1 - lam.
-        n_action_samples: Actions that are drawn, in the targets and for `predict`.
-        update_actor_interval: Updates of the critics for each one of the policy.
-        rl_start_epoch: Epoch from which policy and critics learn, too.
+        imitator_learning_rate: Learning rate of the model.
+        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
+        n_action_samples: Number of actions drawn in the targets and for `predict`.
+        update_actor_interval: Updates of the critics per update of the policy.
+        rl_start_epoch: First epoch in which policy and critics learn, too.
         kwargs: As `ActorCritic`.
     """
 
@@ -42,7 +42,7 @@ class ImitatingActorCritic(ActorCritic):
     def _imitation_options(
         self, observation_shape: tuple[int, ...], action_size: int, latent_size: int
     ) -> dict[str, Any]:
-        """Arguments of the agent that other actor-critics have not."""
+        """Arguments of the agent that other actor-critics do not have."""
         imitator = conditional_vae(lambda size: self._encoder(observation_shape, size), action_size, latent_size)
         return {
             "imitator": imitator, "imitator_optimizer": adam(imitator, self.imitator_learning_rate, self.eps),
@@ -51,15 +51,16 @@ class ImitatingActorCritic(ActorCritic):
 
 
 class BCQ(ImitatingActorCritic):
-    """Batch-Constrained deep Q-learning, `pfrl_like.agents.BCQ`; predictions are drawn anew each time.
+    """Batch-Constrained deep Q-learning, `pfrl_like.agents.BCQ`; each call of `predict` draws new actions.
 
-    Beside d3rlpy 2.8: its model of recorded actions gives numbers of any size, this one gives numbers in [-1, 1], as
-    the paper's code does. Its model learns before critics and policy, this one after them. The losses are the same.
+    Differences from d3rlpy 2.8: its model of recorded actions outputs unbounded numbers. This one outputs numbers in
+    [-1, 1], as the paper's code does. Its model learns before critics and policy, this one after them. The losses are
+    the same.
 
     Args:
-        action_flexibility: How far drawn actions may be perturbed.
-        latent_size: Numbers of the model's latent vector.
-        beta: Weight of the divergence in the model's loss.
+        action_flexibility: Largest perturbation of a drawn action.
+        latent_size: Size of the model's latent vector.
+        beta: Weight of the KL divergence in the model's loss.
         kwargs: As `ImitatingActorCritic`.
     """
 
@@ -78,7 +79,7 @@ class BCQ(ImitatingActorCritic):
         )  # fmt: skip
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
-        """Refuse: `predict` draws already.
+        """Raise an error: `predict` already draws actions.
 
         Raises:
             NotImplementedError: Always.
@@ -89,21 +90,23 @@ class BCQ(ImitatingActorCritic):
 class BEAR(ImitatingActorCritic, SAC):
     """Bootstrapping Error Accumulation Reduction, `pfrl_like.agents.BEAR`.
 
-    The policy is held near a conditional autoencoder of the recorded actions. Predictions are drawn anew each time: of
-    some actions of the policy that which the first critic values most.
+    A constraint keeps the policy near a conditional autoencoder of the recorded actions. Each call of `predict` draws
+    actions from the policy and returns the one that the first critic values most.
 
-    Beside d3rlpy 2.8: it measures the discrepancy of the policy's actions before they are squashed; here both sides are
-    squashed. Where it learns alpha, alpha's step leaves a gradient in the policy that cancels the discrepancy's. Its
-    alpha has the policy's learning rate. Its model of recorded actions differs as `BCQ` says.
+    Differences from d3rlpy 2.8: it measures the discrepancy with the policy's actions before they are squashed; here
+    the actions of both policy and model are squashed. Where it learns alpha, the step of alpha leaves a gradient in the
+    policy that cancels that of the discrepancy. Its alpha has the policy's learning rate. Its model of recorded actions
+    differs from the one here as described for `BCQ`.
 
     Args:
-        alpha_learning_rate: Of the weight alpha of the discrepancy between policy and model.
-        initial_alpha: First alpha.
-        alpha_threshold: At which the discrepancy is held, by learning alpha.
-        mmd_kernel: Kernel that it is measured with, "gaussian" or "laplacian".
+        alpha_learning_rate: Learning rate of the weight alpha of the discrepancy between policy and model.
+        initial_alpha: Initial alpha.
+        alpha_threshold: Target of the discrepancy; learning alpha holds it there.
+        mmd_kernel: Kernel of the discrepancy, "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel.
-        n_mmd_action_samples: Actions of policy and of model, each, that it is the discrepancy of; at least 2.
-        vae_kl_weight: Weight of the divergence in the model's loss.
+        n_mmd_action_samples: Number of actions drawn from the policy, and from the model, to measure the discrepancy;
+            at least 2.
+        vae_kl_weight: Weight of the KL divergence in the model's loss.
         kwargs: As `ImitatingActorCritic` and `SAC`.
     """
 
@@ -130,11 +133,12 @@ class BEAR(ImitatingActorCritic, SAC):
 class DiscreteBCQ(DoubleDQN):
     """Batch-Constrained deep Q-learning of discrete actions, `pfrl_like.agents.DiscreteBCQ`.
 
-    With `clip_delta=True` and `beta=0` an update is that of d3rlpy 2.8 with `share_encoder=False`. `beta` weighs the
-    squared outputs of the last layer, d3rlpy's the squared log-probabilities.
+    With `clip_delta=True` and `beta=0` an update equals that of d3rlpy 2.8 with `share_encoder=False`. `beta` is the
+    weight of the squared outputs of the last layer; in d3rlpy it is that of the squared log-probabilities.
 
     Args:
-        action_flexibility: Actions of less than this share of the likeliest one's probability are left out.
+        action_flexibility: Smallest probability of an action, as a share of that of the most probable one; less
+            probable actions are left out.
         beta: Weight of the mean squared logits in the loss of the model of recorded actions.
         kwargs: As `DQN`.
     """

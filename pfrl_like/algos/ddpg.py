@@ -1,4 +1,4 @@
-"""Estimators of deterministic policies that follow critics."""
+"""Estimators of actor-critics with deterministic policies."""
 
 from typing import Any, ClassVar
 
@@ -14,11 +14,11 @@ from pfrl_like.utils.checks import renamed
 class DDPG(ActorCritic):
     """Deep Deterministic Policy Gradient, `pfrl_like.agents.DDPG`.
 
-    With `regularizing_rate=0` an update is that of d3rlpy 2.8, which has no such term.
+    With `regularizing_rate=0` an update equals that of d3rlpy 2.8, which has no such term.
 
     Args:
-        regularizing_rate: Weight of the mean square of what the policy's tanh is applied to, in the policy's loss;
-            also spelt `reguralizing_rate`.
+        regularizing_rate: Weight, in the policy's loss, of the mean square of the inputs of the policy's tanh; also
+            spelt `reguralizing_rate`.
         kwargs: As `ActorCritic`.
     """
 
@@ -44,12 +44,12 @@ class DDPG(ActorCritic):
 
 
 class TD3(DDPG):
-    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`; an update is that of d3rlpy 2.8.
+    """Twin Delayed Deep Deterministic Policy Gradient, `pfrl_like.agents.TD3`; an update equals that of d3rlpy 2.8.
 
     Args:
         target_smoothing_sigma: Standard deviation of the noise on the target policy's actions.
-        target_smoothing_clip: Largest noise.
-        update_actor_interval: Updates of the critics for each one of policy and targets.
+        target_smoothing_clip: Largest absolute value of the noise.
+        update_actor_interval: Updates of the critics per update of policy and targets.
         kwargs: As `DDPG`.
     """
 
@@ -70,11 +70,11 @@ class TD3(DDPG):
 
 
 class Smoothing:
-    """What puts noise on actions in [-1, 1] (arXiv:1802.09477, eq. 14).
+    """Adds clipped Gaussian noise to actions in [-1, 1] (arXiv:1802.09477, eq. 14).
 
     Args:
-        sigma: Standard deviation.
-        clip: Largest noise.
+        sigma: Standard deviation of the noise.
+        clip: Largest absolute value of the noise.
     """
 
     def __init__(self, sigma: float, clip: float) -> None:

@@ -1,4 +1,4 @@
-"""Estimators of DQN's family."""
+"""Estimators of the DQN family."""
 
 from typing import Any, ClassVar
 
@@ -10,15 +10,16 @@ from pfrl_like.explorers import Greedy
 class DQN(QLearning):
     """Deep Q-Network, `pfrl_like.agents.DQN`.
 
-    With `clip_delta=True` an update is that of d3rlpy 2.8, whose NFQ is `DQN(target_update_interval=1)`. d3rlpy moves
-    the target network for the first time after the first update, this estimator after `target_update_interval`.
+    With `clip_delta=True` an update equals that of d3rlpy 2.8, whose NFQ is `DQN(target_update_interval=1)`. d3rlpy
+    updates the target network for the first time after the first update, this estimator after
+    `target_update_interval` updates.
 
     Args:
-        learning_rate: Of the Q-function.
-        target_update_interval: Updates between those of the target network.
+        learning_rate: Learning rate of the Q-function.
+        target_update_interval: Updates between updates of the target network.
         clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
-            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as the formula of its document
-            has it. The loss is the mean over the minibatch, and the sum over critics. Without effect unless
+            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
+            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
             `q_func_type` is "mean": quantiles have the quantile Huber loss.
         kwargs: As `QLearning`.
     """
@@ -39,7 +40,7 @@ class DQN(QLearning):
         return self.agent_class(q_function, optimizer, **self._dqn_options())
 
     def _dqn_options(self) -> dict[str, Any]:
-        """Arguments of the agent that all of the family have."""
+        """Arguments that all agents of the family have."""
         return {
             "gamma": self.gamma, "explorer": Greedy(), "target_update_interval": int(self.target_update_interval),
             "clip_delta": self.clip_delta, **self._common(),
@@ -59,8 +60,8 @@ class DoubleDQN(DQN):
 class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning of discrete actions, `pfrl_like.agents.DiscreteCQL`.
 
-    With `clip_delta=True` an update is that of d3rlpy 2.8. Of several critics each has its conservative term here, and
-    the terms are added up; d3rlpy has one term of the mean of their values.
+    With `clip_delta=True` an update equals that of d3rlpy 2.8. Here each of several critics has its own conservative
+    term, and the terms are added; d3rlpy has one term, of the mean of their values.
 
     Args:
         alpha: Weight of the conservative term.

@@ -1,4 +1,4 @@
-"""Off-policy algorithms in epochs, driven by a runner: the base, and what it does with paths."""
+"""Off-policy algorithms that a runner trains in epochs: the base class, `EpochDQN` and `EpochDDPG`."""
 
 import logging
 import math
@@ -18,34 +18,35 @@ Path = dict[str, Any]
 
 
 class OffPolicyRLAlgorithm(ABC):
-    """Base of algorithms that sample paths, keep them in a replay buffer, and learn from it, epoch by epoch.
+    """Base of algorithms that sample paths, store them in a replay buffer and learn from it, epoch by epoch.
 
     `EpochDQN` and `EpochDDPG` inherit from it; `EpochRunner` runs them. A subclass defines `init_opt`, which makes
-    `agent`, one of the library's; its parts decide all else.
+    `agent`, one of the library's agents. Everything else depends on the agent's parts.
 
     Args:
-        env_spec: Has the environment's `observation_space` and `action_space`; the environment itself will do.
-        policy: What chooses actions where nothing is explored.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment.
+        policy: Chooses actions without exploration.
         qf: The Q-function.
-        replay_buffer: Where steps are kept.
-        use_target: Whether values of next states come from target networks, not from those that learn.
+        replay_buffer: Replay buffer in which steps are stored.
+        use_target: Whether values of next states come from target networks, not from the learning ones.
         discount: Discount factor per step.
-        steps_per_epoch: Iterations, calls of `train_once`, in an epoch.
+        steps_per_epoch: Iterations per epoch, each a call of `train_once`.
         max_path_length: Steps after which an episode is cut off; None for no limit.
         max_eval_path_length: The same in evaluation; None takes `max_path_length`.
-        n_train_steps: Gradient steps in an iteration.
+        n_train_steps: Gradient steps per iteration.
         buffer_batch_size: Transitions of a minibatch.
         min_buffer_size: No gradient step while the buffer holds fewer transitions.
-        rollout_batch_size: Whole paths that are sampled for an iteration.
-        reward_scale: Factor on the rewards that are learnt from; paths and returns have the environment's own.
-        smooth_return: Whether the average return is that of all episodes of an epoch so far, instead of those of the
+        rollout_batch_size: Whole paths sampled per iteration.
+        reward_scale: Factor of the rewards that are learnt from; paths and returns have the environment's rewards.
+        smooth_return: Whether the average return is over all episodes of the epoch so far, instead of those of the
             last iteration alone.
         exploration_policy: An `Explorer`, which chooses actions while sampling; None for none.
 
     Attributes:
-        agent: What acts and learns.
-        average_return: Average return as `smooth_return` says; NaN before the first whole episode.
-        success_rate: Share of the same episodes that were a success.
+        agent: The agent that acts and learns.
+        average_return: Average return over the episodes that `smooth_return` chooses; NaN before the first whole
+            episode.
+        success_rate: Share of successes among the same episodes.
 
     Raises:
         TypeError: If `env_spec` has no spaces, or `init_opt` makes no agent that fits them.
@@ -111,38 +112,38 @@ class OffPolicyRLAlgorithm(ABC):
 
     @abstractmethod
     def init_opt(self) -> None:
-        """Make `agent` and what it learns by, of the arguments that the constructor has stored."""
+        """Make `agent` and its optimisers from the arguments that the constructor has stored."""
 
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """What snapshots hold of it beside the agent: text keys and what JSON has.
+        """State that snapshots save in addition to the agent: a dict of JSON values with text keys.
 
-        Numbers, text, arrays and random generators in attributes go on by themselves (see `EpochRunner`); for
-        subclasses to add what else they keep, such as the `state_dict` of a network that is no part of the agent.
+        `EpochRunner` saves and restores numbers, text, arrays and random generators in attributes itself. Subclasses
+        may add other state, such as the `state_dict` of a network that is no part of the agent.
         """
         numbers = {"average_return": self.average_return, "success_rate": self.success_rate}
         return {name: number if math.isfinite(number) else None for name, number in numbers.items()}
 
     def restore_state(self, state: Mapping[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore the state that `saved_state` returned."""
         for name in ("average_return", "success_rate"):
             setattr(self, name, float("nan") if state[name] is None else float(state[name]))
 
     # Sampling
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Refuse an environment that the agent cannot act in, by its first observation."""
+        """Raise an error if the agent cannot act in an environment; its first observation is used for the check."""
         self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The action to take while sampling; `action_mask` says which are allowed, [n_actions]."""
+        """The action to take while sampling; `action_mask`, [n_actions], is True where an action is allowed."""
         self._obs, self._mask = obs, action_mask
         self._action = self.agent.act(obs, **mask_keyword(action_mask))
         return self._action
 
     def observe(self, obs: Any, reward: float, terminated: bool, truncated: bool, *, action_mask: Any = None) -> None:
-        """Keep what came of the last action, and learn nothing from it yet; `action_mask` belongs to `obs`."""
+        """Store the transition of the last action without an update; `action_mask` belongs to `obs`."""
         self.replay_buffer.append(
             self._obs, self._action, reward * self.reward_scale, obs, is_state_terminal=terminated,
             **mask_columns(self._mask, action_mask, obs),
@@ -157,8 +158,8 @@ class OffPolicyRLAlgorithm(ABC):
         """Train for all epochs of a runner.
 
         Args:
-            runner: An `EpochRunner`: gives the epochs (`step_epochs`) and the paths (`obtain_samples`), and keeps count
-                (`step_itr`).
+            runner: An `EpochRunner`, which yields the epochs (`step_epochs`), samples the paths (`obtain_samples`) and
+                counts the iterations (`step_itr`).
 
         Returns:
             The average return of the last epoch.
@@ -172,11 +173,11 @@ class OffPolicyRLAlgorithm(ABC):
         return self.average_return
 
     def train_once(self, itr: int, paths: Sequence[Path]) -> float:
-        """One iteration: look at the paths, which the buffer already has, and take `n_train_steps` gradient steps.
+        """Train for one iteration: process the paths, which the buffer already has, and take `n_train_steps` steps.
 
         Args:
-            itr: Its number.
-            paths: What was sampled for it.
+            itr: Number of the iteration.
+            paths: Paths sampled for the iteration.
 
         Returns:
             The average return.
@@ -197,7 +198,7 @@ class OffPolicyRLAlgorithm(ABC):
         return self.average_return
 
     def optimize_policy(self, itr: int) -> None:
-        """One gradient step on a minibatch of the buffer.
+        """Take one gradient step on a minibatch of the buffer.
 
         Args:
             itr: Number of the iteration.
@@ -205,11 +206,11 @@ class OffPolicyRLAlgorithm(ABC):
         self.agent.update_from_replay()
 
     def process_samples(self, itr: int, paths: Sequence[Path]) -> dict[str, list[Any]]:
-        """What paths came to.
+        """Returns, successes and completeness of paths.
 
         Args:
             itr: Number of the iteration.
-            paths: Paths as `EpochRunner.obtain_samples` gives them.
+            paths: Paths as returned by `EpochRunner.obtain_samples`.
 
         Returns:
             Lists with an entry for each path: "undiscounted_returns" (float, of the episode so far),
@@ -223,10 +224,10 @@ class OffPolicyRLAlgorithm(ABC):
         }
 
     def log_diagnostics(self, paths: Sequence[Path]) -> None:
-        """Tell the log (level INFO) of the current paths; for subclasses to say more.
+        """Log the current paths at level INFO; subclasses may log more.
 
         Args:
-            paths: Collected paths.
+            paths: Paths sampled for the iteration.
         """
         returns = [path["undiscounted_return"] for path in paths if path["complete"]]
         steps = sum(len(path["rewards"]) for path in paths)
@@ -237,15 +238,16 @@ class EpochDQN(OffPolicyRLAlgorithm):
     """Deep Q-Network in epochs (doi:10.1038/nature14236; arXiv:1509.06461).
 
     Args:
-        env_spec: As in `OffPolicyRLAlgorithm`, with discrete actions.
-        policy: An `Explorer`, which chooses among the values of actions while there is no exploration policy; None
-            for the greedy action, which evaluation always takes.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment; actions
+            are discrete.
+        policy: An `Explorer`, which chooses actions by their values if there is no exploration policy; None for the
+            greedy action, which evaluation always takes.
         qf: Module from observations to an `ActionValue`.
-        replay_buffer: As in `OffPolicyRLAlgorithm`.
+        replay_buffer: Replay buffer in which steps are stored.
         qf_lr: Learning rate (Adam).
         target_update_interval: Gradient steps between copies to the target network, if `use_target`.
-        double_q: Whether the network that learns chooses the next action (Double DQN).
-        **options: Those of `OffPolicyRLAlgorithm`.
+        double_q: Whether the learning network chooses the next action (Double DQN).
+        **options: Further arguments of `OffPolicyRLAlgorithm`.
     """
 
     def __init__(
@@ -264,7 +266,7 @@ class EpochDQN(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
-        """Make the `DQN`, or `DoubleDQN`, that learns."""
+        """Make the agent, a `DQN` or `DoubleDQN`."""
         make = agents.DoubleDQN if self.double_q else agents.DQN
         self.agent = make(
             self.qf, torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr), self.replay_buffer, self.discount,
@@ -278,14 +280,16 @@ class EpochDDPG(OffPolicyRLAlgorithm):
     """Deep Deterministic Policy Gradient in epochs (arXiv:1509.02971).
 
     Args:
-        env_spec: As in `OffPolicyRLAlgorithm`, with continuous actions.
+        env_spec: Object with the environment's `observation_space` and `action_space`, such as the environment; actions
+            are continuous.
         policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
         qf: Critic, called as `qf((obs, action))`.
-        replay_buffer: As in `OffPolicyRLAlgorithm`.
+        replay_buffer: Replay buffer in which steps are stored.
         policy_lr: Learning rate of the policy (Adam).
         qf_lr: Learning rate of the critic (Adam).
-        target_update_tau: How far the targets move with every gradient step, if `use_target`.
-        **options: Those of `OffPolicyRLAlgorithm`.
+        target_update_tau: Share of the way that the targets move towards the learning networks with every gradient
+            step, if `use_target`.
+        **options: Further arguments of `OffPolicyRLAlgorithm`.
     """
 
     def __init__(
@@ -304,7 +308,7 @@ class EpochDDPG(OffPolicyRLAlgorithm):
         super().__init__(env_spec, policy, qf, replay_buffer, **options)
 
     def init_opt(self) -> None:
-        """Make the `DDPG` that learns."""
+        """Make the agent, a `DDPG`."""
         actor = torch.optim.Adam(self.policy.parameters(), lr=self.policy_lr)
         critic = torch.optim.Adam(self.qf.parameters(), lr=self.qf_lr)
         self.agent = agents.DDPG(

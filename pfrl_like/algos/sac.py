@@ -1,4 +1,4 @@
-"""Estimators of stochastic policies that follow critics."""
+"""Estimators of actor-critics with stochastic policies."""
 
 from typing import Any, ClassVar
 
@@ -9,16 +9,16 @@ from pfrl_like.algos.fitting.networks import ActorCritic, squashed_gaussian_poli
 class SAC(ActorCritic):
     """Soft Actor-Critic with a learnt temperature, `pfrl_like.agents.SoftActorCritic`.
 
-    The entropy is held at minus the number of an action's numbers.
+    The target of the entropy is minus the number of dimensions of an action.
 
-    d3rlpy 2.8 reports twice this `critic_loss`: it has squares where the paper has their halves. Adam takes the same
-    steps on both, but for `eps`. In an update d3rlpy's policy follows the temperature after its step, this one the
-    temperature before.
+    d3rlpy 2.8 reports twice this `critic_loss`: it has squares where the paper has half squares. Adam takes the same
+    steps for both, except for the effect of `eps`. In an update d3rlpy's policy learns with the temperature after the
+    temperature's step, this one with the temperature before it.
 
     Args:
-        temp_learning_rate: Of the temperature.
-        initial_temperature: First temperature.
-        update_actor_interval: Updates of the critics for each one of policy and temperature.
+        temp_learning_rate: Learning rate of the temperature.
+        initial_temperature: Initial temperature.
+        update_actor_interval: Updates of the critics per update of policy and temperature.
         kwargs: As `ActorCritic`.
     """
 
@@ -39,24 +39,26 @@ class SAC(ActorCritic):
         )  # fmt: skip
 
     def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
-        """Arguments of the agent that Soft Actor-Critic has not."""
+        """Arguments of the agent that `SoftActorCritic` does not have."""
         return {}
 
 
 class CQL(SAC):
     """Conservative Q-Learning, `pfrl_like.agents.CQL`.
 
-    Beside d3rlpy 2.8: it subtracts the threshold within the loss that it reports, for each critic, and multiplies the
-    threshold by `conservative_weight`, too. Its critics' loss has alpha after alpha's step. Without `soft_q_backup` its
-    targets have the value of the policy's mode, those of the agent the value of a sample; with it they are the same.
+    Differences from d3rlpy 2.8: it subtracts the threshold within the loss that it reports, for each critic, and also
+    multiplies the threshold by `conservative_weight`. Its critic loss has alpha after alpha's step. Without
+    `soft_q_backup` its targets have the value of the policy's mode, those of the agent the value of a sample; with it
+    they are the same.
 
     Args:
-        alpha_learning_rate: Of the weight alpha of the conservative term.
-        initial_alpha: First alpha.
-        alpha_threshold: At which the gap between values of actions drawn and of the data's is held, by learning alpha.
-        n_action_samples: Actions drawn of each kind.
-        conservative_weight: Factor of the gap, which `alpha_threshold` is compared with, too.
-        soft_q_backup: Whether the critics' targets hold the next state's entropy.
+        alpha_learning_rate: Learning rate of the weight alpha of the conservative term.
+        initial_alpha: Initial alpha.
+        alpha_threshold: Target of `conservative_weight` times the gap between the values of drawn actions and those of
+            the data; learning alpha holds it there.
+        n_action_samples: Number of actions drawn of each kind: of the policy, of it in the next state, uniform.
+        conservative_weight: Factor of the gap between the values of drawn actions and those of the data.
+        soft_q_backup: Whether the critics' targets include the entropy in the next state.
         kwargs: As `SAC`.
     """
 
@@ -81,7 +83,7 @@ class CQL(SAC):
 
 
 def alpha_options(algo: Any) -> dict[str, Any]:
-    """Arguments of agents with a learnt weight alpha of their constraint."""
+    """Arguments of agents that learn the weight alpha of a constraint."""
     return {
         "alpha_optimizer_lr": algo.alpha_learning_rate, "initial_alpha": algo.initial_alpha,
         "alpha_threshold": algo.alpha_threshold,
@@ -91,17 +93,17 @@ def alpha_options(algo: Any) -> dict[str, Any]:
 class AWAC(ActorCritic):
     """Advantage-Weighted Actor-Critic, `pfrl_like.agents.AWAC`.
 
-    Beside d3rlpy 2.8: its weights are a softmax of the advantages over the minibatch, times the number of rows, and its
-    `actor_loss` is a sum over the rows; here weights are min(exp(A / lam), max_weight), and the loss is a mean. Its
-    targets subtract the log-probability of the next action, which the paper does not. Its policy is a Gaussian around a
-    squashed mean, this one is a squashed Gaussian.
+    Differences from d3rlpy 2.8: its weights are a softmax of the advantages over the minibatch, times the number of
+    rows, and its `actor_loss` is a sum over the rows. Here weights are min(exp(A / lam), max_weight), and the loss is a
+    mean. Its targets subtract the log-probability of the next action; those of the paper do not. Its policy is a
+    Gaussian around a squashed mean, this one is a squashed Gaussian.
 
     Args:
         lam: Temperature of the weights; the smaller, the more the advantage counts.
-        n_action_samples: Actions drawn for the value of a state.
+        n_action_samples: Number of actions drawn to estimate the value of a state.
         max_weight: Largest weight.
         actor_weight_decay: Weight decay of the policy's Adam.
-        update_actor_interval: Updates of the critics for each one of the policy.
+        update_actor_interval: Updates of the critics per update of the policy.
         kwargs: As `ActorCritic`.
     """
 

@@ -1,4 +1,4 @@
-"""Models of an environment that are learnt from data, and what is imagined with them."""
+"""Dynamics models: models of an environment that are learnt from data, and rollouts with them."""
 
 from pfrl_like.dynamics.dynamics_model import DynamicsModel, ProbabilisticEnsemble
 from pfrl_like.dynamics.mopo import MOPO

@@ -1,4 +1,4 @@
-"""A model of an environment, an ensemble of networks, that imagines steps (Yu et al. 2020, arXiv:2005.13239)."""
+"""A dynamics model, an ensemble of networks that predicts an environment's steps (Yu et al. 2020, arXiv:2005.13239)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,15 +17,15 @@ from pfrl_like.preprocessing import Scaler
 from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
-#: First bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
+#: Initial bounds of the logarithm of a variance (arXiv:1805.12114, appendix A.1).
 MAX_LOG_VARIANCE, MIN_LOG_VARIANCE = 0.5, -10.0
 
 
 def softly_bounded(log_variance: Tensor, low: Tensor, high: Tensor) -> Tensor:
-    """The logarithms of variances between bounds, near which they bend smoothly (arXiv:1805.12114, appendix A.1).
+    """Logarithms of variances, softly clipped to bounds (arXiv:1805.12114, appendix A.1).
 
     Args:
-        log_variance: Any shape [..., n].
+        log_variance: Logarithms of variances, of any shape [..., n].
         low: Lower bounds, [n].
         high: Upper bounds, [n].
     """
@@ -34,25 +34,25 @@ def softly_bounded(log_variance: Tensor, low: Tensor, high: Tensor) -> Tensor:
 
 
 def gaussian_loss(mean: Tensor, log_variance: Tensor, target: Tensor) -> Tensor:
-    """(target - mean)^2 / variance + log variance, [...]: twice the negative log-likelihood, less a constant.
+    """(target - mean)^2 / variance + log variance, [...]: twice the negative log-likelihood, up to a constant.
 
     Args:
-        mean: Any shape [...].
-        log_variance: The same shape.
-        target: The same shape.
+        mean: Predicted means, of any shape [...].
+        log_variance: Logarithms of predicted variances, [...].
+        target: Observed numbers, [...].
     """
     return (target - mean).square() * torch.exp(-log_variance) + log_variance
 
 
 class ProbabilisticEnsemble(nn.Module):
-    """Several members, each of which predicts means and variances of the same numbers.
+    """An ensemble whose members each predict means and variances of the same numbers.
 
-    The bounds of the logarithms of variances are learnt with the rest, each number having its own.
+    The bounds of the logarithms of variances are learnt, too; each predicted number has its own.
 
     Args:
-        encoders: The first part of each member: a module from what it is called with to features [B, feature_size].
+        encoders: The first part of each member: a module from the input of the ensemble to features [B, feature_size].
         feature_size: Size of the features.
-        n_outputs: How many numbers are predicted.
+        n_outputs: Number of predicted numbers.
 
     Raises:
         ValueError: If there is no member.
@@ -72,28 +72,28 @@ class ProbabilisticEnsemble(nn.Module):
         return len(self.heads)
 
     def forward(self, x: Any) -> tuple[Tensor, Tensor]:
-        """Means and logarithms of the variances by all members, [members, B, n_outputs] each."""
+        """Means and logarithms of variances of all members, [members, B, n_outputs] each."""
         outputs = [head(encoder(x)) for encoder, head in zip(self.encoders, self.heads, strict=True)]
         means, log_variances = torch.stack(outputs).chunk(2, dim=-1)
         return means, softly_bounded(log_variances, self.min_log_variance, self.max_log_variance)
 
     def bounds(self) -> tuple[nn.Parameter, nn.Parameter]:
-        """The bounds, the lower ones first."""
+        """The lower and upper bounds of the logarithms of variances, [n_outputs] each."""
         return self.min_log_variance, self.max_log_variance
 
     def layers(self) -> Iterator[nn.Parameter]:
-        """All other parameters."""
+        """All parameters except the bounds."""
         yield from self.encoders.parameters()
         yield from self.heads.parameters()
 
 
 class Step(NamedTuple):
-    """Steps of a model.
+    """Steps predicted by a model.
 
     Attributes:
         next_obs: Next observations, [B, n].
         reward: Rewards, [B].
-        variance: The largest norm among the members of the variances that they give, [B].
+        variance: Largest norm of the members' predicted variances, [B].
     """
 
     next_obs: Tensor
@@ -104,19 +104,19 @@ class Step(NamedTuple):
 def ensemble_loss(
     network: ProbabilisticEnsemble, x: tuple[Tensor, Tensor], target: Tensor, weight: Tensor | None, bound_weight: float
 ) -> tuple[Tensor, Tensor]:
-    """The sum of the members' losses, and of the widths of the bounds (arXiv:1805.12114, appendix A.1).
+    """The sum of the members' losses and the weighted widths of the bounds (arXiv:1805.12114, appendix A.1).
 
-    Each member learns from a bootstrap of the minibatch: as many rows, drawn with replacement.
+    Each member learns from a bootstrap sample of the minibatch: as many rows, drawn with replacement.
 
     Args:
         network: The network.
         x: Observations and actions, [B, ...] each.
-        target: What is to be predicted, [B, n].
+        target: Numbers to predict, [B, n].
         weight: Importance weights, [B], or None.
-        bound_weight: Weight of the widths.
+        bound_weight: Weight of the widths, upper minus lower bounds.
 
     Returns:
-        The loss, and of each row the mean of the members' losses, [B].
+        The loss, and the mean of the members' losses for each row, [B].
     """
     means, log_variances = network(x)
     losses = gaussian_loss(means, log_variances, target).mean(-1)
@@ -129,29 +129,29 @@ def ensemble_loss(
 
 @constructor_only("n_actions")
 class DynamicsModel(AttributeSavingMixin):
-    """A model of an environment whose observations are vectors: of the change of the observation, and of the reward.
+    """A model of an environment with vector observations; it predicts the change of the observation and the reward.
 
-    It is learnt like an agent, by `update(batch)`.
+    It learns like an agent, by `update(batch)`.
 
     Args:
-        network: Predicts the numbers of an observation and the reward from (observation, action).
-        optimizer: Its optimiser.
-        n_actions: How many discrete actions there are; None for continuous ones.
-        scaler: Fitted scaler of observations, between whose results changes are predicted; the network itself gets
-            observations as they are. None for none.
-        bound_weight: Weight, in the loss, of how far apart the bounds of the variances' logarithms are, at least 0.
-        gpu: As in `DQN`.
-        device: As in `DQN`.
+        network: Ensemble that predicts the change of the observation and the reward from (observation, action).
+        optimizer: Optimiser of the network.
+        n_actions: Number of discrete actions; None for continuous actions.
+        scaler: Fitted scaler of observations; the predicted change is that of the scaled observation, while the input
+            of the network is the unscaled one. None for none.
+        bound_weight: Weight, in the loss, of the distance between the bounds of the variances' logarithms, at least 0.
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Device as text or `torch.device`, instead of `gpu`.
 
     Raises:
-        ValueError: On a number out of range, or a device that is not there.
-        TypeError: On something that should be a number.
+        ValueError: On a number out of range, or a device that does not exist.
+        TypeError: If a number is none.
     """
 
     saved_attributes = ("network", "optimizer")
-    #: As of agents: discounts count for nothing here.
+    #: Discount factor, an attribute that agents have; discounts are not used here.
     gamma = 1.0
-    #: As of agents: changes a minibatch before it is learnt from.
+    #: Function that changes a minibatch before an update, an attribute that agents have.
     augment: Callable[[Batch], Batch] | None = None
 
     def __init__(
@@ -177,14 +177,14 @@ class DynamicsModel(AttributeSavingMixin):
     # Learning
 
     def update(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn from a minibatch.
+        """Make one update from a minibatch.
 
         Returns:
-            The loss of each row, [N], the mean of the members', and statistics.
+            The loss of each row, averaged over the members, [N], and statistics.
 
         Raises:
-            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was learnt.
-            ValueError: If the network predicts another number of numbers.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; the parameters stay unchanged.
+            ValueError: If the network has a wrong number of outputs.
         """
         batch = batch.to(self.device)
         batch = batch if self.augment is None else self.augment(batch)
@@ -197,7 +197,7 @@ class DynamicsModel(AttributeSavingMixin):
     def _target(self, batch: Batch) -> Tensor:
         change = self._scaled(batch.next_obs) - self._scaled(batch.obs)
         target = torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
-        if target.shape[1] != self.network.n_outputs:  # of one number there would be a mean of all, without a word
+        if target.shape[1] != self.network.n_outputs:  # one output would silently be broadcast
             raise ValueError(
                 f"network predicts {self.network.n_outputs} numbers, expected {target.shape[1]}: those of an "
                 "observation, and the reward"
@@ -214,14 +214,14 @@ class DynamicsModel(AttributeSavingMixin):
         return numbers if self.scaler is None else self.scaler.transform(numbers)
 
     def _number(self, values: Tensor) -> Tensor:
-        """In the dtype of the network."""
+        """Values in the dtype of the network."""
         return values.to(self.network.max_log_variance.dtype)
 
     # Predicting
 
     @torch.no_grad()
     def predict(self, obs: Tensor, action: Tensor) -> Step:
-        """What is expected, on the average of the members.
+        """Expected steps: the average of the members' predictions.
 
         Args:
             obs: Observations, [B, n].
@@ -232,7 +232,7 @@ class DynamicsModel(AttributeSavingMixin):
 
     @torch.no_grad()
     def sample(self, obs: Tensor, action: Tensor) -> Step:
-        """Draw from what a member says, for each row from one drawn at random; arguments as of `predict`."""
+        """Draw steps; each row is drawn from the prediction of a random member. Arguments are those of `predict`."""
         means, variance = self._predicted(obs, action)
         rows = torch.arange(len(obs), device=self.device)
         member = torch.randint(len(means), (len(obs),), device=self.device)
@@ -252,9 +252,9 @@ class DynamicsModel(AttributeSavingMixin):
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """The number of updates."""
+        """The state that checkpoints save, a dict with the number of updates."""
         return {"optim_t": self.optim_t}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Take up what `saved_state` gave."""
+        """Restore the state that `saved_state` returned."""
         self.optim_t = int(state["optim_t"])

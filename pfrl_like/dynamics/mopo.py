@@ -18,30 +18,31 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
 def refused(what: str) -> Any:
-    """A method that refuses to do what only algorithms can."""
+    """Make a method that raises an error; it replaces a method of algorithms that dynamics models do not have."""
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse; it raises a NotImplementedError."""
+        """Raise a NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} models an environment: it {what}")
 
     return refuse
 
 
 class MOPO(Estimator):
-    """A model of an environment, with which estimators that have it as `dynamics` imagine transitions.
+    """A dynamics model; estimators that have it as `dynamics` imagine transitions with it.
 
-    It is fitted like an algorithm. Rewards of imagined transitions are less by `lam` times the variance of the
-    prediction, so that a policy does not go where the model does not know.
+    It is fitted like an algorithm. Rewards of imagined transitions are reduced by `lam` times the variance of the
+    prediction, so that a policy avoids states where the model is uncertain.
 
     Args:
-        learning_rate: Of Adam.
+        learning_rate: Learning rate of Adam.
         eps: Epsilon of Adam.
-        weight_decay: Weight decay of Adam; not of the bounds of the variances.
-        n_ensembles: Members of the ensemble.
-        n_transitions: How many recorded transitions are gone on from; this and the next two may be changed at any time.
-        horizon: For how many steps.
-        lam: Weight of the variance in rewards.
-        discrete_action: Whether actions are indices.
+        weight_decay: Weight decay of Adam; the bounds of the variances have none.
+        n_ensembles: Number of members of the ensemble.
+        n_transitions: Number of recorded observations from which rollouts start. This argument, `horizon` and `lam` may
+            be changed at any time.
+        horizon: Number of steps of a rollout.
+        lam: Factor of the variance that is subtracted from rewards.
+        discrete_action: Whether actions are discrete.
         kwargs: As `Estimator`; observations are vectors, and `dynamics`, `action_scaler` and `reward_scaler` stay None.
     """
 
@@ -90,20 +91,20 @@ class MOPO(Estimator):
         )  # fmt: skip
 
     def predict(self, x: Any, action: Any, with_variance: bool = False) -> tuple[Any, ...]:  # type: ignore[override]
-        """Next observations and rewards that are expected.
+        """Expected next observations and rewards.
 
         Args:
             x: Observations, [n, ...].
             action: Actions, [n, action_size], or [n] if discrete.
-            with_variance: Whether to give the variance of the prediction, too.
+            with_variance: Whether to return the variance of the prediction, too.
 
         Returns:
-            Observations, [n, ...]; rewards, [n, 1]; with `with_variance` the largest norm of variances among the
-            members, [n, 1], in units of the scaler's results.
+            Observations, [n, ...]; rewards, [n, 1]; with `with_variance` also the largest norm of the members'
+            variances, [n, 1], in units of the scaled observations.
 
         Raises:
             NotFittedError: Before the model is built.
-            ValueError: If observations or actions have another shape, or there are not as many of both.
+            ValueError: If observations or actions have another shape, or their numbers differ.
         """
         model: DynamicsModel = self._agent
         obs, actions = self._tensor(self._observations(x)), self._actions(action)
@@ -113,20 +114,20 @@ class MOPO(Estimator):
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
-        """Imagine transitions: from recorded observations go on for `horizon` steps by an algorithm's actions.
+        """Imagine transitions: rollouts of `horizon` steps from recorded observations, with an algorithm's actions.
 
-        No state is terminal, since the model knows of none.
+        No state is terminal, since the model does not predict terminal states.
 
         Args:
-            algo: The algorithm; its actions are those of `sample_action`, or of `predict` if it draws none.
-            transitions: Recorded ones, of which `n_transitions` are drawn with replacement.
+            algo: The algorithm; its actions are those of `sample_action`, or of `predict` if it cannot sample.
+            transitions: Recorded transitions, of which `n_transitions` are drawn with replacement.
 
         Returns:
             `n_transitions` times `horizon` transitions, linked within each imagined episode.
 
         Raises:
             NotFittedError: Before the model, or the algorithm, is built.
-            TypeError: If only one of them has discrete actions.
+            TypeError: If only one of model and algorithm has discrete actions.
             ValueError: On numbers out of range, or observations of another shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
@@ -142,7 +143,7 @@ class MOPO(Estimator):
         return self._linked(steps, choose(steps[-1].next_obs))
 
     def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
-        """Steps of so many episodes at a time as transitions, those of a step after those of the one before."""
+        """Transitions of several episodes from batches of their steps, in the order of the steps."""
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")
         )

@@ -1,4 +1,4 @@
-"""Transitions that are imagined with a model, and minibatches in which they stand beside recorded ones."""
+"""Rollouts of a dynamics model, and minibatches of imagined and recorded transitions."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +19,7 @@ from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.contexts import evaluating_readers
 from pfrl_like.utils.random import RandomSource
 
-#: Tells of observations, actions and next observations, [B, ...], which of the latter are terminal, [B], bool.
+#: Function of observations, actions and next observations, [B, ...], that is True where the latter are terminal, [B].
 Terminated = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -31,15 +31,16 @@ def imagine(
     lam: float = 0.0,
     terminated: Terminated | None = None,
 ) -> Iterator[Batch]:
-    """Go on from some observations, step by step (arXiv:2005.13239, algorithm 2).
+    """Make rollouts from some observations, step by step (arXiv:2005.13239, algorithm 2).
 
     Args:
         model: The model.
-        obs: Where to begin, [B, n].
-        choose: Gives the actions, [B, ...], for observations.
-        horizon: For how many steps.
-        lam: By how many variances of the prediction the rewards are less.
-        terminated: Tells which states are terminal, in which nothing is gone on from; None for none.
+        obs: Observations from which rollouts start, [B, n].
+        choose: Function of observations that returns the actions, [B, ...].
+        horizon: Number of steps of a rollout.
+        lam: Factor of the variance that is subtracted from rewards.
+        terminated: Function of observations, actions and next observations, tensors [B, ...], that is True where the
+            latter are terminal, bool [B]; rollouts end there. None if no state is terminal.
 
     Yields:
         The transitions of a step, with discount 1, or 0 where they end in a terminal state.
@@ -58,7 +59,7 @@ def imagine(
 
 
 def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
-    """Refuse numbers by which nothing can be imagined.
+    """Raise an error if a parameter of rollouts is out of range.
 
     Raises:
         ValueError: If one is out of range.
@@ -69,10 +70,11 @@ def check_rollouts(n_transitions: int, horizon: int, lam: float) -> None:
 
 
 def check_sides(dataset: Any, agent: Any, model: Any) -> None:
-    """Refuse an agent that cannot learn from imagined transitions, priorities, which these have not, and no model.
+    """Raise an error if dataset, agent and model cannot be used for rollouts.
 
     Raises:
-        TypeError: Naming the argument.
+        TypeError: If the dataset has no `sample_batch` or draws by priorities, the agent needs more than single
+            transitions, or `model` is no model; the message names the argument.
     """
     if not hasattr(dataset, "sample_batch"):
         raise TypeError(
@@ -97,35 +99,36 @@ def check_sides(dataset: Any, agent: Any, model: Any) -> None:
 
 
 class ModelRollouts:
-    """Minibatches of recorded transitions and of ones that are imagined with an agent's policy.
+    """Minibatches of recorded transitions and of transitions imagined with an agent's policy.
 
-    It stands in the place of a dataset where an agent is trained (`train_agent_offline`). Imagined rows are marked in
-    `Batch.extra`, which `pfrl_like.agents.COMBO` looks at; with a `lam` others learn from them as in MOPO. Checkpoints
-    of a run hold what was imagined, but neither the dataset, unless it is a replay buffer, nor the model: who goes on
-    gives both again.
+    It replaces the dataset in the training of an agent (`train_agent_offline`). Imagined rows are marked in
+    `Batch.extra`, which `pfrl_like.agents.COMBO` reads; with a `lam` other agents learn from them as in MOPO.
+    Checkpoints of a run contain the imagined transitions, but not the model, and not the dataset unless it is a replay
+    buffer: to resume a run, give both again.
 
     Args:
         dataset: Anything with `sample_batch(n, gamma, device)`: an `MDPDataset`, or a replay buffer that draws
             uniformly.
-        model: A model that has been learnt, such as `MOPO.impl`.
-        agent: The agent; one that learns from single transitions, and needs to know nothing of those after them.
+        model: A trained model, such as `MOPO.impl`.
+        agent: The agent; it has to learn from single transitions, without the steps after them.
         real_ratio: Share of recorded transitions in a minibatch, between 0 and 1.
-        n_transitions: How many recorded observations are gone on from; at most as many as there are.
-        horizon: For how many steps.
-        interval: Minibatches after which that is done anew.
-        kept: How many times' transitions are kept, the newest; those of more times if some end in terminal states.
-        lam: By how many variances of the prediction the rewards are less.
-        terminated: Tells of observations, actions and next observations, tensors [B, ...], which of the latter are
-            terminal, bool [B]; None for none.
+        n_transitions: Number of recorded observations from which rollouts start; at most as many as there are.
+        horizon: Number of steps of a rollout.
+        interval: Minibatches after which new rollouts are made.
+        kept: The transitions of this many of the newest rounds of rollouts are kept; of more rounds if some rollouts
+            end in terminal states.
+        lam: Factor of the variance that is subtracted from rewards.
+        terminated: Function of observations, actions and next observations, tensors [B, ...], that is True where the
+            latter are terminal, bool [B]; rollouts end there. None if no state is terminal.
         rng: Source of randomness by which imagined rows are drawn; None is the global NumPy stream. The policy and the
             model draw from torch's.
 
     Attributes:
-        imagined: The transitions that are kept.
+        imagined: Replay buffer of the imagined transitions.
 
     Raises:
         ValueError: On numbers out of range.
-        TypeError: On what should be a number or an integer, and on a dataset, a model or an agent of another kind.
+        TypeError: On a number or integer of a wrong type, and on a dataset, a model or an agent of another kind.
     """
 
     def __init__(
@@ -154,17 +157,17 @@ class ModelRollouts:
         self._count = 0
 
     def sample_batch(self, n: int, gamma: float = 1.0, device: torch.device | str = "cpu", **options: Any) -> Batch:
-        """Draw distinct recorded transitions, and distinct imagined ones, which come last.
+        """Draw a minibatch of distinct recorded transitions, followed by distinct imagined ones.
 
         Args:
-            n: How many; at least 2.
+            n: Number of transitions; at least 2.
             gamma: Discount factor per step.
-            device: Where the tensors go.
+            device: Device of the tensors.
             options: Further arguments of the dataset's `sample_batch`; columns that imagined transitions do not have
                 are left out.
 
         Raises:
-            ValueError: If there are not as many of either, or `n` is less than 2.
+            ValueError: If there are too few recorded or imagined transitions, or `n` is less than 2.
         """
         check_counts(least=2, n=n)
         if self._count % self.interval == 0:
@@ -177,10 +180,10 @@ class ModelRollouts:
         return concatenate_batches([_steps_of(recorded), _steps_of(imagined)]).replace(extra={IMAGINED: marks})
 
     def roll_out(self, **options: Any) -> None:
-        """Imagine transitions now, from recorded observations on, by the policy as it is.
+        """Imagine transitions now, from recorded observations, with the current policy.
 
         Args:
-            options: As of `sample_batch`.
+            options: Further arguments of the dataset's `sample_batch`.
         """
         begin = self.dataset.sample_batch(self.n_transitions, 1.0, self.model.device, **options).obs
         ids = np.arange(len(begin))
@@ -192,21 +195,21 @@ class ModelRollouts:
             ids = ids[~ends]
 
     def saved_state(self) -> dict[str, Any]:
-        """How many minibatches there were, and what tells dataset, model and numbers from others.
+        """Number of minibatches so far, state of the dataset, parameters of the rollouts and checksum of the model.
 
-        What was imagined is saved by the run, as every replay buffer.
+        The run saves the imagined transitions, as it does for every replay buffer.
         """
         return {"count": self._count, "data": state_of_data(self.dataset), "made": self._made()}
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Go on counting where `saved_state` was asked for, and compare the rest.
+        """Restore the count that `saved_state` returned, and compare dataset, model and parameters with its state.
 
         Returns:
-            What is another one than it was; nothing if all is the same.
+            A description of each difference; empty if all are the same.
 
         Raises:
-            KeyError, TypeError, ValueError: If it is the state of something else, or nothing is imagined, though
-                minibatches were drawn.
+            KeyError, TypeError, ValueError: If it is the state of something else, or minibatches were drawn but there
+                are no imagined transitions.
         """
         count, before, now = state["count"], dict(state["made"]), self._made()
         if type(count) is not int or count < 0 or (count and not len(self.imagined)):
@@ -223,7 +226,7 @@ class ModelRollouts:
         return reasons
 
     def _made(self) -> dict[str, Any]:
-        """What this is made of, beside the data."""
+        """Parameters of the rollouts and the checksum of the model, by name; it is unknown without `state_dict`."""
         model: Any = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))
@@ -244,5 +247,5 @@ class ModelRollouts:
 
 
 def _steps_of(batch: Batch) -> Batch:
-    """What imagined transitions have, too."""
+    """A batch with only the columns that imagined transitions have."""
     return Batch(batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount)

@@ -1,4 +1,4 @@
-"""Scores of an algorithm by another one: how alike their greedy actions are."""
+"""Scorers that compare the greedy actions of two algorithms."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,10 +10,10 @@ from pfrl_like.utils.checks import check_counts
 
 
 def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """A scorer by minus the mean squared distance between the greedy actions of two algorithms.
+    """Make a scorer: minus the mean squared distance between the greedy actions of two algorithms.
 
     Args:
-        base_algo: The algorithm that others are compared with.
+        base_algo: The algorithm that scored algorithms are compared with.
         window_size: Transitions of a minibatch.
 
     Returns:
@@ -28,10 +28,10 @@ def compare_continuous_action_diff(base_algo: Any, window_size: int = 1024) -> C
 
 
 def compare_discrete_action_match(base_algo: Any, window_size: int = 1024) -> Callable[..., float]:
-    """A scorer by the share of states, 0 to 1, in which the greedy actions of two algorithms are the same.
+    """Make a scorer: the share of states, 0 to 1, in which the greedy actions of two algorithms are the same.
 
     Args:
-        base_algo: The algorithm that others are compared with.
+        base_algo: The algorithm that scored algorithms are compared with.
         window_size: Transitions of a minibatch.
 
     Returns:
@@ -50,14 +50,14 @@ def _are_equal(a: Any, b: Any) -> Any:
 
 
 def _check(name: str, base_algo: Any, window_size: Any) -> None:
-    """Refuse at once what would fail after an epoch."""
+    """Check the arguments at once; otherwise errors would occur only after an epoch."""
     check_makes(f"{name}(base_algo)", window_size)
     check_scored(base_algo)
     check_counts(window_size=window_size)
 
 
 def _compared(base_algo: Any, algo: Any, episodes: Any, window_size: int, measure: Callable[[Any, Any], Any]) -> float:
-    """Mean of what `measure` gives of the actions of both; each sees as many frames as it has learnt from."""
+    """Mean of `measure` of both algorithms' actions; each gets observations with its own number of frames."""
     episodes = scored_episodes(episodes)
     return mean(measure(*(_greedy_actions(own, episodes, window_size) for own in (base_algo, algo))))
 

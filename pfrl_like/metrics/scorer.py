@@ -1,8 +1,9 @@
-"""Scores of algorithms and of dynamics models on episodes.
+"""Scorers of algorithms and of dynamics models on episodes.
 
-Larger is better throughout: what should be small has a minus sign. An algorithm is anything with `predict`,
-`predict_value` and `gamma`, a dynamics model anything with `predict(x, action, with_variance)`. Minibatches of
-`window_size` transitions are computed at a time; the score is a mean over all transitions, whatever their size is.
+Larger is better for all scorers; scores that should be small have a minus sign. An algorithm is anything with
+`predict`, `predict_value` and `gamma`, a dynamics model anything with `predict(x, action, with_variance)`. Minibatches
+of `window_size` transitions are computed at a time; the score is a mean over all transitions and does not depend on
+`window_size`.
 """
 
 import inspect
@@ -27,10 +28,10 @@ from pfrl_like.utils.env_values import required_keyword, sample_allowed
 
 
 def check_scored(algo: Any) -> None:
-    """Refuse what predicts nothing, such as an agent, in the place of what a scorer scores.
+    """Raise an error if an object cannot be scored because it has no `predict`, such as an agent.
 
     Raises:
-        TypeError: Naming what came, and what scores agents.
+        TypeError: If it has no `predict`; the message names its class and the functions that score agents.
     """
     if not hasattr(algo, "predict"):
         raise TypeError(
@@ -40,14 +41,14 @@ def check_scored(algo: Any) -> None:
 
 
 def check_makes(call: str, given: Any) -> None:
-    """Refuse episodes where a function that makes scorers expects a number: it was itself taken for a scorer.
+    """Raise an error if a function that makes scorers was itself called as a scorer, with episodes as an argument.
 
     Args:
-        call: How it is called, such as "evaluate_on_environment(env)".
-        given: What came in the place of the number.
+        call: The correct call of the function, such as "evaluate_on_environment(env)".
+        given: The argument at the place of episodes, where the function expects a number.
 
     Raises:
-        TypeError: If it is None, as where there are no episodes, or holds others.
+        TypeError: If it is None (a scorer without episodes) or a collection.
     """
     if given is None or (isinstance(given, Iterable) and not isinstance(given, str)):
         name = call.partition("(")[0]
@@ -57,24 +58,24 @@ def check_makes(call: str, given: Any) -> None:
 def evaluate_on_environment(
     env: Any, n_trials: int = 10, epsilon: float = 0.0, render: bool = False
 ) -> Callable[..., float]:
-    """A scorer that acts in an environment and gives the mean return of the episodes, not discounted.
+    """Make a scorer: the mean undiscounted return of episodes in an environment.
 
-    The random streams of the caller stay as they are. Where `info` of the environment has an "action_mask", only
+    The random streams of the caller stay unchanged. Where `info` of the environment has an "action_mask", only
     allowed actions are taken: `algo.predict` gets it as the keyword `action_mask`, [1, n_actions].
 
     Args:
-        env: An environment; what `pfrl_like.env.as_gymnasium` takes.
+        env: An environment that `pfrl_like.env.as_gymnasium` accepts.
         n_trials: Number of episodes.
         epsilon: Probability of a random action.
         render: Whether to render after each step.
 
     Returns:
-        Function called as `scorer(algo)` or `scorer(algo, episodes)`; it does not look at the episodes.
+        Function called as `scorer(algo)` or `scorer(algo, episodes)`; it ignores the episodes.
 
     Raises:
         ValueError: If `n_trials` is less than 1, or `epsilon` not from 0 to 1.
-        TypeError: If one is no number, or `env` is no environment, or one made of several; from the scorer, if `env`
-            tells an action mask that `algo.predict` does not take.
+        TypeError: If one is no number, or `env` is no environment or a vector environment. The scorer raises it if
+            `env` has an action mask that `algo.predict` does not accept.
     """
     check_makes("evaluate_on_environment(env)", n_trials)
     check_counts(n_trials=n_trials)
@@ -113,10 +114,10 @@ def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
 
 
 class LastFrames:
-    """The last images of an episode along their first axis, zeros before its beginning, as datasets stack them.
+    """The last images of an episode, stacked along their first axis as in datasets; zeros before its beginning.
 
     Args:
-        n_frames: How many; what is no image (three axes) is not stacked.
+        n_frames: Number of images that are stacked; observations that are no images (three axes) are not stacked.
     """
 
     def __init__(self, n_frames: int) -> None:
@@ -134,7 +135,7 @@ class LastFrames:
 
 
 def scored_episodes(episodes: Any) -> list[Episode]:
-    """The episodes given, or those of a dataset, which can be gone through several times.
+    """A list of the given episodes, or of those of a dataset.
 
     Raises:
         ValueError: If there is no transition.
@@ -158,9 +159,9 @@ def minibatches(
     Args:
         episodes: The episodes, or a dataset.
         window_size: Transitions of a minibatch.
-        n_frames: How many images are stacked.
-        first_only: Take the first transition of each episode only.
-        told_next: Leave out transitions into terminal states that nobody told.
+        n_frames: Number of images that are stacked.
+        first_only: Whether to take the first transition of each episode only.
+        told_next: Whether to leave out transitions into terminal states that were not recorded.
 
     Raises:
         ValueError: If `window_size` is less than 1, or there is no transition.
@@ -186,15 +187,15 @@ def measured(
     first_only: bool = False,
     told_next: bool = False,
 ) -> NDArray[Any]:
-    """What is measured of each transition, [N, ...], in order.
+    """The values of `measure` for all transitions, [N, ...], in order.
 
     Args:
-        model: An algorithm or a dynamics model; its `n_frames`, if it has one, says how many images are stacked.
+        model: An algorithm or a dynamics model; its `n_frames`, if it has one, is the number of images stacked.
         episodes: The episodes, or a dataset.
         window_size: Transitions of a minibatch.
-        measure: Gives it of a minibatch, [B, ...].
-        first_only: Take the first transition of each episode only.
-        told_next: Leave out transitions into terminal states that nobody told.
+        measure: Function of a minibatch that returns a value for each transition, [B, ...].
+        first_only: Whether to take the first transition of each episode only.
+        told_next: Whether to leave out transitions into terminal states that were not recorded.
 
     Raises:
         ValueError: If the episodes have no transition, or `window_size` is less than 1.
@@ -203,7 +204,7 @@ def measured(
     check_scored(model)
     options = {"first_only": first_only, "told_next": told_next}
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
-    found = [np.asarray(measure(window)) for window in windows]  # one at a time, which may be images
+    found = [np.asarray(measure(window)) for window in windows]  # one at a time: images need much memory
     if not found:
         raise ValueError("of no transition of the episodes the next observation was told, so that nothing is measured")
     return np.concatenate(found)
@@ -215,14 +216,14 @@ def mean(values: Any) -> float:
 
 
 def has_discrete_actions(batch: TransitionMiniBatch) -> bool:
-    """Whether the actions are indices."""
+    """True if the actions are discrete."""
     return batch.actions.ndim == 1
 
 
 def td_error_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared TD error, (Q(s, a) - (r + gamma * Q(s', greedy action)))^2; r pays for a.
+    """Minus the mean squared TD error, (Q(s, a) - (r + gamma * Q(s', greedy action)))^2; r is the reward of a.
 
-    Where the algorithm has a `reward_scaler`, r is scaled, as its values are.
+    If the algorithm has a `reward_scaler`, r is scaled, like the algorithm's values.
 
     Args:
         algo: The algorithm.
@@ -242,7 +243,7 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
     """Minus the mean, over all steps, of the discounted sum of advantages from there to the end of the episode.
 
     The advantage of a step is Q(s, a) - Q(s, greedy action) (Murphy 2005, "A generalization error for Q-learning").
-    The score is large where the data's actions are valued less than the greedy ones.
+    The score is large if the data's actions have smaller values than the greedy ones.
 
     Args:
         algo: The algorithm.
@@ -264,7 +265,7 @@ def discounted_sum_of_advantage_scorer(algo: Any, episodes: Any, window_size: in
 
 
 def average_value_estimation_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean of Q(s, greedy action), which is large where a Q-function overestimates.
+    """Minus the mean of Q(s, greedy action); the mean is large if a Q-function overestimates.
 
     Args:
         algo: The algorithm.
@@ -275,9 +276,9 @@ def average_value_estimation_scorer(algo: Any, episodes: Any, window_size: int =
 
 
 def value_estimation_std_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean standard deviation of Q(s, greedy action) among the algorithm's critics.
+    """Minus the mean standard deviation of Q(s, greedy action) over the algorithm's critics.
 
-    It says most of algorithms with `bootstrap` and many critics.
+    It is most informative for algorithms with `bootstrap` and many critics.
 
     Args:
         algo: The algorithm.
@@ -307,13 +308,13 @@ def initial_state_value_estimation_scorer(algo: Any, episodes: Any, window_size:
 
 
 def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
-    """A scorer by soft off-policy classification (Irpan et al. 2019, arXiv:1906.01624).
+    """Make a scorer: soft off-policy classification (Irpan et al. 2019, arXiv:1906.01624).
 
-    The score is the mean of Q(s, a) in successful episodes less that in all. It raises a ValueError where no episode
-    is successful.
+    The score is the mean of Q(s, a) in successful episodes minus that in all. The scorer raises a ValueError if no
+    episode is successful.
 
     Args:
-        return_threshold: Above which a return makes an episode successful.
+        return_threshold: Episodes with a larger return are successful.
 
     Returns:
         Function called as `scorer(algo, episodes, window_size=1024)`.
@@ -332,7 +333,7 @@ def soft_opc_scorer(return_threshold: float) -> Callable[..., float]:
 
 
 def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared distance between the data's actions and the greedy ones, summed over their numbers.
+    """Minus the mean squared distance between the data's actions and the greedy ones, summed over dimensions.
 
     Args:
         algo: The algorithm.
@@ -352,7 +353,7 @@ def continuous_action_diff_scorer(algo: Any, episodes: Any, window_size: int = 1
 
 
 def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 1024) -> float:
-    """The share of steps, 0 to 1, in which the greedy action is that of the data.
+    """The share of steps, 0 to 1, in which the greedy action equals that of the data.
 
     Args:
         algo: The algorithm.
@@ -372,9 +373,9 @@ def discrete_action_match_scorer(algo: Any, episodes: Any, window_size: int = 10
 
 
 def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared distance between next observations and those predicted, summed over their numbers.
+    """Minus the mean squared distance between next observations and predicted ones, summed over dimensions.
 
-    Terminal states that nobody told do not count.
+    Transitions into terminal states that were not recorded do not count.
 
     Args:
         dynamics: The dynamics model.
@@ -390,7 +391,7 @@ def dynamics_observation_prediction_error_scorer(dynamics: Any, episodes: Any, w
 
 
 def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean squared error of predicted rewards, those that the actions have brought.
+    """Minus the mean squared error of the predicted rewards of the actions.
 
     Args:
         dynamics: The dynamics model.
@@ -406,7 +407,7 @@ def dynamics_reward_prediction_error_scorer(dynamics: Any, episodes: Any, window
 
 
 def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_size: int = 1024) -> float:
-    """Minus the mean of the variance that a dynamics model gives with its predictions.
+    """Minus the mean variance of a dynamics model's predictions.
 
     Args:
         dynamics: The dynamics model.
@@ -421,7 +422,7 @@ def dynamics_prediction_variance_scorer(dynamics: Any, episodes: Any, window_siz
 
 
 def squared_distance(a: Any, b: Any) -> Any:
-    """Squares of differences, summed over all axes but the first, [B].
+    """Squared differences, summed over all axes but the first, [B].
 
     Raises:
         ValueError: If the shapes differ.
@@ -433,10 +434,10 @@ def squared_distance(a: Any, b: Any) -> Any:
 
 
 def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
-    """What a dynamics model predicts.
+    """The predictions of a dynamics model for a minibatch.
 
     Raises:
-        TypeError: If it is none.
+        TypeError: If `dynamics` is no dynamics model.
     """
     pair = batch.observations, batch.actions
     try:
@@ -448,7 +449,7 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
 
 
 def _learnt_rewards(algo: Any, rewards: Any) -> Any:
-    """Rewards as an algorithm learns from them."""
+    """Rewards scaled by the algorithm's `reward_scaler`, if it has one."""
     scaler = getattr(algo, "reward_scaler", None)
     return rewards if scaler is None else scaler.transform(torch.as_tensor(rewards)).numpy()
 

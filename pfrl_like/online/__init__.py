@@ -1,4 +1,4 @@
-"""Buffer, explorers and training loop with which d3rlpy's scripts train algorithms online: adapters."""
+"""Adapters for the online training of d3rlpy's scripts: replay buffer, explorers and training loop."""
 
 from pfrl_like.online import buffers, explorers, iterators
 

@@ -1,4 +1,4 @@
-"""A replay buffer that is filled with rows of observation, action, reward and flag, and gives minibatches of arrays."""
+"""A replay buffer of rows of observation, action, reward and flag, which samples minibatches of arrays."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
@@ -18,27 +18,27 @@ from pfrl_like.utils.random import RandomSource, not_held
 
 
 class ReplayBuffer(replay_buffers.ReplayBuffer):
-    """The last `maxlen` transitions, drawn uniformly; for agents a replay buffer like any other.
+    """Replay buffer of the last `maxlen` transitions, drawn uniformly; agents can use it like any replay buffer.
 
     Args:
         maxlen: Largest number of transitions.
-        env: Environment whose spaces tell the shapes.
-        episodes: What it begins with; None for nothing.
+        env: Environment whose spaces define the shapes.
+        episodes: Episodes that it contains at first; None for none.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
-        ValueError: If `maxlen` is less than 1, or the environment has actions of another kind than discrete or
-            continuous ones, or no episode has a transition; as `append_episode`.
-        TypeError: If there is something else than episodes among them, or `env` has no observations that are arrays.
+        ValueError: If `maxlen` is less than 1, the environment's actions are neither discrete nor continuous, no
+            episode has a transition, or `append_episode` raises it for an episode.
+        TypeError: If something in `episodes` is no episode, or the observations of `env` are no arrays.
 
     Attributes:
-        observation_space: Where observations of `env` lie.
-        action_space: Where actions lie.
+        observation_space: Observation space of `env`.
+        action_space: Action space of `env`.
         observation_shape: Shape of an observation of `env`.
-        action_size: Numbers of an action or, if they are discrete, how many there are.
-        prev_observation: The observation appended last, None where an episode begins; so with the next two.
-        prev_action: The action appended last.
-        prev_reward: The reward appended last.
+        action_size: Size of a continuous action, or number of discrete actions.
+        prev_observation: The observation appended last; None where an episode begins.
+        prev_action: The action appended last; None where an episode begins.
+        prev_reward: The reward appended last; None where an episode begins.
     """
 
     prev_observation: Any = None
@@ -57,27 +57,27 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         for episode in listed(episodes) if episodes else ():
             self.append_episode(episode)
 
-    # How agents store and sample; what follows does not change it.
+    # The methods by which agents store and sample; the methods below do not change them.
     append_batch = replay_buffers.ReplayBuffer.append_batch
     sample_batch = replay_buffers.ReplayBuffer.sample_batch
 
     def append(self, observation: Any, action: Any, reward: float, terminal: bool | float) -> None:  # type: ignore[override]
-        """Add a row: an observation, what came with it, and the action chosen there.
+        """Add a row: an observation, the reward that led to it, and the action chosen there.
 
-        The row makes a transition of the one before it, whose action is paid with this row's reward. After a terminal
-        row an episode begins; one that was cut off ends with `stop_current_episode`.
+        The row completes the transition of the row before it: the reward of that row's action is this row's reward. The
+        row after a terminal one begins an episode; call `stop_current_episode` after an episode that was cut off.
 
         Args:
             observation: The observation.
-            action: The action chosen there; of no meaning in a terminal state.
-            reward: The reward that came with the observation; nothing learns from that of an episode's first row.
+            action: The action chosen for the observation; ignored if the state is terminal.
+            reward: The reward of the action before; that of an episode's first row is not learnt from.
             terminal: Whether the observation's state is terminal.
 
         Raises:
             ValueError: If the observation has another shape than those of `env`, or the action, unless the state is
                 terminal, lies outside the action space; nothing is stored.
-            TypeError: If the reward is no number; likewise.
-            NonFiniteError: On NaN or infinity; likewise.
+            TypeError: If the reward is no number; nothing is stored.
+            NonFiniteError: On NaN or infinity; nothing is stored.
         """
         ended = bool(terminal)
         self._check_row(observation, reward)
@@ -91,12 +91,13 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             self.prev_reward = float(reward)
 
     def append_episode(self, episode: Episode) -> None:
-        """Add the transitions of an episode, cut off if it did not end in a terminal state.
+        """Add the transitions of an episode; it counts as cut off if its last state is not terminal.
 
         Raises:
-            TypeError: If it is none.
-            ValueError: As `append`, of any of its rows; nothing is stored.
-            NonFiniteError: Likewise.
+            TypeError: If `episode` is no episode.
+            ValueError: If an observation has another shape than those of `env`, or an action lies outside the action
+                space; nothing is stored.
+            NonFiniteError: On NaN or infinity; nothing is stored.
         """
         if not isinstance(episode, Episode):
             raise TypeError(f"episode is a {type(episode).__name__}, expected an Episode")
@@ -104,7 +105,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         for step in steps:
             self._check_row(step.observation, step.action_reward)
             self._check_action(step.action)
-        for step in steps[-1:]:  # none, if the episode has no transition
+        for step in steps[-1:]:  # empty if the episode has no transition
             self._check_row(step.next_observation, before)
         self.stop_current_episode()
         for step in steps:
@@ -120,12 +121,12 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     def _check_action(self, action: Any) -> None:
         space = self.action_space
         array = as_array(action) if space_kind(space) == "box" else None
-        check_action(space, action if array is None else array.astype(space.dtype))  # as precise as its bounds
+        check_action(space, action if array is None else array.astype(space.dtype))  # in the precision of the bounds
 
     def _append_step(
         self, obs: Any, action: Any, reward: float, next_obs: Any, ended: bool, reward_before: float
     ) -> None:
-        """Store a transition, and of an episode's first one the reward before, which is no other one's."""
+        """Store a transition; for the first one of an episode also store the reward before it."""
         if 0 not in self._columns.running:
             while self._first_rewards and (oldest := next(iter(self._first_rewards))) < self._first:
                 del self._first_rewards[oldest]
@@ -133,7 +134,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self.append_batch([obs], [action], [reward], [next_obs], [ended], [False])
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
-        """As in the buffer that it is one of; what `append` would refuse is refused."""
+        """Change a stored transition; changes that `append` would not accept are an error."""
         for name in {"state", "next_state"} & changes.keys():
             if changes[name] is not None:
                 check_observation(self.observation_space, changes[name], name)
@@ -159,7 +160,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         self._forget_row()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Say that the running episode of `env_id` was cut off, so that the next row starts a new one."""
+        """End the running episode of `env_id`, which was cut off; the next row begins a new one."""
         self._forget_row()
         super().stop_current_episode(env_id)
 
@@ -168,20 +169,20 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
     @property
     def transitions(self) -> Sequence[Transition]:
-        """The transitions, oldest first, each made when it is looked at."""
+        """Transitions, oldest first; each is made when it is accessed."""
         return _Transitions(self)
 
     @property
     def prev_transition(self) -> Transition | None:
-        """The newest transition of the episode that runs, None where one begins."""
+        """Newest transition of the running episode; None where an episode begins."""
         return self.transitions[-1] if self._columns.running and len(self) else None
 
     def sample(self, batch_size: int, n_frames: int = 1) -> TransitionMiniBatch:
         """Draw distinct transitions as arrays.
 
         Args:
-            batch_size: How many.
-            n_frames: How many images to stack, as in `TransitionMiniBatch`.
+            batch_size: Number of transitions.
+            n_frames: Number of images that are stacked, as in `TransitionMiniBatch`.
 
         Raises:
             ValueError: If more are asked for than the buffer holds.
@@ -196,7 +197,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
         return len(self)
 
     def _is_followed(self, item: int) -> bool:
-        """Whether an item and the one after it are both held and are steps of one episode, one after the other."""
+        """True if an item and the one after it are both in the buffer and are consecutive steps of one episode."""
         if not self._first <= item < self._next - 1:
             return False
         row, following = self._rows(np.array([item, item + 1])).tolist()
@@ -204,7 +205,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
 
 
 class HeldTransition(Transition):
-    """A transition of a buffer; its neighbours are looked up when they are asked for, None if they have left."""
+    """A transition of a buffer; its neighbours are looked up when accessed, and None if no longer in the buffer."""
 
     def __init__(self, buffer: ReplayBuffer, item: int) -> None:
         numbers = [*range(item - buffer._is_followed(item - 1), item + buffer._is_followed(item) + 1)]
@@ -231,7 +232,7 @@ class HeldTransition(Transition):
 
 
 class _Transitions(Sequence[Transition]):
-    """A view of a buffer's items."""
+    """A sequence of a buffer's transitions, without copies."""
 
     def __init__(self, buffer: ReplayBuffer) -> None:
         self._buffer = buffer

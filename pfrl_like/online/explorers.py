@@ -1,4 +1,4 @@
-"""Explorers that ask an algorithm for the greedy action; `for_actions` makes the library's own of them for agents."""
+"""Explorers that ask an algorithm for the greedy action; `for_actions` turns them into explorers for agents."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -12,24 +12,24 @@ from pfrl_like.utils.random import RandomSource
 
 
 class OnlineExplorer(ABC):
-    """Chooses the actions of an algorithm in training."""
+    """Interface of explorers, which choose the actions of an algorithm in training."""
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:
         """An action for one observation.
 
         Args:
-            algo: The algorithm, which has `predict` and, of discrete actions, `action_size_`.
-            x: The observation, [...], without an axis for a batch.
-            step: Steps made so far.
+            algo: The algorithm, which has `predict` and, for discrete actions, `action_size_`.
+            x: The observation, [...], without a batch axis.
+            step: Number of steps so far.
         """
 
     @abstractmethod
     def for_actions(self, space: Any) -> Explorer:
-        """An explorer that chooses alike, for agents that act in this action space.
+        """An equivalent explorer for agents that act in this action space.
 
         Raises:
-            TypeError: If it is made for other actions.
+            TypeError: If the explorer is made for another kind of actions.
         """
 
     def _check(self, space: Any, kind: str) -> None:
@@ -39,7 +39,7 @@ class OnlineExplorer(ABC):
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):
-    """Epsilon-greedy whose epsilon falls in a straight line and then stays.
+    """Epsilon-greedy exploration whose epsilon decays linearly and is then constant.
 
     Args:
         start_epsilon: Epsilon at step 0.
@@ -60,10 +60,10 @@ class LinearDecayEpsilonGreedy(OnlineExplorer):
         rng: RandomSource = None,
     ) -> None:
         self.start_epsilon, self.end_epsilon, self.duration, self.rng = start_epsilon, end_epsilon, duration, rng
-        self._choosing_from(2)  # refuses bad arguments
+        self._choosing_from(2)  # checks the arguments
 
     def compute_epsilon(self, step: int) -> float:
-        """Epsilon after so many steps."""
+        """Epsilon after `step` steps."""
         return self._choosing_from(2).compute_epsilon(step)
 
     def sample(self, algo: Any, x: Any, step: int) -> Any:
@@ -87,7 +87,7 @@ class NormalNoise(OnlineExplorer):
 
     Args:
         mean: Mean of the noise.
-        std: Its standard deviation.
+        std: Standard deviation of the noise.
         rng: NumPy generator to draw from; None is the global NumPy stream.
 
     Raises:
@@ -108,7 +108,7 @@ class NormalNoise(OnlineExplorer):
 
 
 class _ShiftedGaussian(explorers.AdditiveGaussian):
-    """`AdditiveGaussian` with noise that has a mean."""
+    """`AdditiveGaussian` whose noise has a mean."""
 
     def __init__(self, mean: float, scale: float, low: Any, high: Any, *, rng: RandomSource) -> None:
         super().__init__(scale, low, high, rng=rng)

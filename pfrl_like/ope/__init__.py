@@ -1,4 +1,4 @@
-"""Off-policy evaluation: what a policy would have brought, from what another one has recorded."""
+"""Off-policy evaluation: estimates of the return of a policy from data recorded by another one."""
 
 from pfrl_like.algos.fitting.spaces import ActionSpace
 from pfrl_like.ope.episodes import LoggedEpisodes

@@ -1,4 +1,4 @@
-"""Recorded episodes as estimators see them, a row for each."""
+"""Recorded episodes in the form that estimators of returns take: one row per episode."""
 
 import dataclasses
 from collections.abc import Callable
@@ -16,15 +16,15 @@ from pfrl_like.dataset.transition import observed
 
 Array = NDArray[np.float64]
 Column = NDArray[Any]
-#: Rows of a part.
+#: Rows that are computed at a time.
 _ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoggedEpisodes:
-    """Episodes of up to T steps under a behaviour policy, and what the evaluated policy makes of them.
+    """Episodes of up to T steps under a behaviour policy, with importance weights of the evaluated policy.
 
-    Make them with `from_columns`. After an episode's end its rewards and values are 0 and its weight stays what it is.
+    Make them with `from_columns`. After an episode's end its rewards and values are 0 and its weight stays constant.
 
     Attributes:
         reward: Rewards, [E, T].
@@ -32,7 +32,8 @@ class LoggedEpisodes:
         lengths: Steps of the episodes, [E].
         truncated: Whether an episode was cut off, [E].
         q: A model's value of the actions taken, Q(s_t, a_t), [E, T]; None without a model.
-        v: Its value of the states under the evaluated policy, V(s_t), and of those after last steps, [E, T + 1].
+        v: The model's value of the states under the evaluated policy, V(s_t), the state after the last step included,
+            [E, T + 1]; None without a model.
     """
 
     reward: Array
@@ -55,23 +56,23 @@ class LoggedEpisodes:
         v: Any = None,
         last_v: Any = None,
     ) -> Self:
-        """Episodes from columns of all their N steps, one episode after the other.
+        """Make episodes from columns of all their N steps, one episode after the other.
 
         Args:
-            reward: The reward for each action, [N].
+            reward: Reward of each action, [N].
             target_log_prob: Log-probability (density) of each action under the evaluated policy, [N]; minus infinity
-                where it never takes it.
-            behavior_log_prob: The same under the policy that acted, [N].
+                for actions that it never takes.
+            behavior_log_prob: Log-probability (density) of each action under the policy that acted, [N].
             lengths: Steps of each episode, [E].
-            truncated: Whether each episode was cut off, [E]; None for none.
-            q: A model's Q(s, a) of each step, [N]; with `v`, or neither.
+            truncated: Whether each episode was cut off, [E]; None if none was.
+            q: A model's Q(s, a) of each step, [N]; give both `q` and `v`, or neither.
             v: The model's V(s) under the evaluated policy, [N].
-            last_v: The model's value of each episode's last state, [E]: what truncated episodes would have brought
-                after their end. It counts for these alone; None for 0.
+            last_v: The model's value of each episode's last state, [E]: the expected return after the end of a
+                truncated episode. It is used for truncated episodes only; None for 0.
 
         Raises:
-            ValueError: If lengths differ, or on numbers that cannot be such; the text names the column.
-            TypeError: If a column holds no numbers; likewise.
+            ValueError: If the lengths of columns differ, or numbers are invalid; the message names the column.
+            TypeError: If a column holds no numbers; the message names the column.
         """
         steps = np.asarray(lengths, np.int64)
         if steps.ndim != 1 or not len(steps) or (steps < 1).any():
@@ -87,7 +88,7 @@ class LoggedEpisodes:
         there = np.arange(steps.max()) < steps[:, None]
 
         def spread(column: Array) -> Array:
-            """A column [N] in rows of episodes, [E, T], 0 after their ends."""
+            """A column [N] arranged in one row per episode, [E, T], with 0 after the ends."""
             rows = np.zeros(there.shape)
             rows[there] = column
             return rows
@@ -107,17 +108,17 @@ class LoggedEpisodes:
 
     @property
     def effective_sample_size(self) -> float:
-        """How many episodes of the evaluated policy's own these are worth: (sum w)**2 / sum w**2 (Kish 1965)."""
+        """Effective number of episodes of the evaluated policy: (sum w)**2 / sum w**2 (Kish 1965)."""
         weight = scaled_weights(self.log_weight[:, -1:])[0]
         return float(weight.sum() ** 2 / np.square(weight).sum()) if weight.any() else 0.0
 
     @property
     def lognormal_sample_size(self) -> float:
-        """The same for lognormal weights whose logarithms vary, above their middle, as these do: E exp(-s**2).
+        """Effective sample size of lognormal weights with the spread of these weights: E exp(-s**2).
 
-        Until the largest weights have come, the effective sample size is too large, and the larger the more of them are
-        missing. This one does not depend on them: s is the distance from the median to the 84 % quantile, which is the
-        standard deviation of what is normal.
+        s is the distance from the median of the logarithms of the weights to their 84 % quantile, which is the standard
+        deviation of a normal distribution. If the largest weights have not occurred in the data, the
+        `effective_sample_size` is too large; this one does not depend on them.
         """
         known = self.log_weight[:, -1]
         known = known[np.isfinite(known)]
@@ -127,10 +128,10 @@ class LoggedEpisodes:
         return float(len(known) * np.exp(-np.square(above - middle)))
 
     def model(self) -> tuple[Array, Array]:
-        """The model's `q` and `v`.
+        """The model's values `q` and `v`.
 
         Raises:
-            ValueError: If there is none.
+            ValueError: If there are none.
         """
         if self.q is None or self.v is None:
             raise ValueError("episodes hold no values of a model: give q and v, such as those of FQE")
@@ -138,9 +139,9 @@ class LoggedEpisodes:
 
 
 def scaled_weights(log_weight: Array) -> tuple[Array, Array]:
-    """Weights [E, T], in each column divided by its largest one, and the logarithms of these, [T].
+    """Weights, [E, T], each column divided by its largest weight, and the logarithms of the largest weights, [T].
 
-    A column that holds no weight above 0 stays so.
+    A column without a weight above 0 stays 0.
     """
     largest = log_weight.max(axis=0)
     shift = np.where(np.isfinite(largest), largest, 0.0)
@@ -151,14 +152,14 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
     """A column of numbers, [size].
 
     Args:
-        name: What errors call it.
+        name: Name of the column in errors.
         values: The numbers.
-        size: How many there have to be.
+        size: Number of rows that the column must have.
         may_be_impossible: Whether minus infinity is allowed.
 
     Raises:
-        ValueError: If there are not as many, or one is not finite; the text names the row.
-        TypeError: If they are no numbers.
+        ValueError: If the column has another length, or a number is not finite; the message names the row.
+        TypeError: If the values are no numbers.
     """
     try:
         column = np.asarray(values.detach().cpu() if isinstance(values, Tensor) else values, np.float64)
@@ -174,13 +175,13 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 
 
 class Observations:
-    """Observations of steps, gathered where a slice of them is asked for: all of them may be larger than memory.
+    """Observations of steps; slices are gathered on access, since all observations may be larger than memory.
 
     Args:
-        table: Where they lie.
-        rows: The rows of the steps, [n].
-        n_frames: How many images are stacked.
-        following: Whether they are those after the steps.
+        table: Table that contains the observations.
+        rows: Rows of the steps in the table, [n].
+        n_frames: Number of images that are stacked.
+        following: Whether to take the observations after the steps.
     """
 
     def __init__(self, table: Table, rows: Indices, n_frames: int, following: bool = False) -> None:
@@ -190,7 +191,7 @@ class Observations:
         return len(self._rows)
 
     def stacked_for(self, algo: Any) -> Self:
-        """The same as an algorithm takes them: with its `n_frames`, or as they are if it has none."""
+        """The same observations, stacked for an algorithm by its `n_frames`; unchanged if it has none."""
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
@@ -199,15 +200,15 @@ class Observations:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The transitions of E episodes, one episode after the other; rewards pay the actions of their rows.
+    """The transitions of E episodes, one episode after the other; the reward of a row is that of its action.
 
     Attributes:
         obs: Observations, frames stacked, [n, ...].
         action: Actions, [n, A] or [n].
         reward: Rewards, [n].
         lengths: Transitions of each episode, [E].
-        truncated: Whether each was cut off, [E].
-        last_obs: Their last observations, [E, ...].
+        truncated: Whether each episode was cut off, [E].
+        last_obs: Last observation of each episode, frames stacked, [E, ...].
         log_prob: Recorded log-probabilities of the actions, [n]; None if not all episodes have them.
     """
 
@@ -221,7 +222,7 @@ class Rows:
 
     @classmethod
     def of(cls, selection: Selection, n_frames: int) -> Self:
-        """Those of a selection, with so many frames stacked; episodes without a transition are left out."""
+        """The transitions of a selection, with `n_frames` images stacked; episodes without transitions are left out."""
         table, steps = selection.dataset.table, selection.rows
         lengths = np.array([len(episode) for episode in selection.episodes if len(episode)])
         last = steps[np.cumsum(lengths) - 1]
@@ -233,16 +234,16 @@ class Rows:
 
 
 def first_of(selection: Selection, n_frames: int) -> Any:
-    """The first observation of a selection, with so many frames stacked, by which policies are tried."""
+    """The first observation of a selection, with `n_frames` images stacked, for a dry run of a policy."""
     return observed(selection.dataset.table, selection.rows[:1], n_frames)[0]
 
 
 def in_parts(function: Callable[..., Column], *columns: Any) -> Column:
-    """A function's values for all rows of columns, [n, ...], asked for some thousand rows at a time.
+    """A function's values for all rows of columns, [n, ...], computed for some thousand rows at a time.
 
     Args:
-        function: From slices of the columns to an array of as many rows.
-        columns: What has a length and gives slices.
+        function: Function of slices of the columns that returns an array with as many rows.
+        columns: Objects with a length and slices.
     """
-    starts = range(0, max(1, len(columns[0])), _ROWS)  # the values of none have a shape, too
+    starts = range(0, max(1, len(columns[0])), _ROWS)  # also one call for no rows, for the shape of the result
     return np.concatenate([function(*(column[start : start + _ROWS] for column in columns)) for start in starts])

@@ -1,4 +1,4 @@
-"""Estimates of the return of a policy, with intervals by a bootstrap over whole episodes."""
+"""Estimates of the return of a policy, with intervals from a bootstrap over whole episodes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,20 +11,20 @@ from pfrl_like.ope.episodes import Array, LoggedEpisodes
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng
 
-#: Gives of resamples, [B, E] counts, the values, [B], and the influence of each episode, [B, E].
+#: Function of resamples (counts, [B, E]) that returns the values, [B], and the influence of each episode, [B, E].
 Statistic = Callable[[Array], tuple[Array, Array]]
 #: The kinds of intervals.
 KINDS = ("percentile", "bca", "studentized")
-#: Below so many episodes' worth, an estimate by importance weights is warned of.
+#: Effective number of episodes below which an estimate by importance weights is warned of.
 FEW_EPISODES = 30.0
-#: Parts of a right angle, for quantiles of Student's t.
+#: Number of parts of a right angle in the computation of quantiles of Student's t.
 _ANGLES = 20_000
-#: Numbers held at once.
+#: Largest number of floats held in memory at once.
 _AT_ONCE = 2_000_000
 
 
 def standard_error(counts: Array, influence: Array) -> Array:
-    """Standard errors of values by their influence functions, [B]."""
+    """Standard errors of values, [B], from their influence functions."""
     size = counts.sum(1)
     spread = (counts * influence**2).sum(1)
     return np.asarray(np.sqrt(spread / (size * np.maximum(size - 1.0, 1.0))))
@@ -34,10 +34,10 @@ def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: in
     """Values and standard errors of resamples of episodes, drawn with replacement, [2, n_resamples].
 
     Args:
-        statistic: What is computed.
-        n_episodes: How many there are.
-        n_resamples: How often they are drawn.
-        width: Numbers that the statistic holds for each resample.
+        statistic: Function of resamples that returns values and influences.
+        n_episodes: Number of episodes.
+        n_resamples: Number of resamples.
+        width: Number of floats that the statistic needs for each resample.
         rng: Source of randomness; None is the global NumPy stream.
     """
     source: Any = np.random if rng is None else rng
@@ -54,17 +54,18 @@ def bootstrap(statistic: Statistic, n_episodes: int, n_resamples: int, width: in
 def interval(
     kind: str, confidence: float, value: float, error: float, influence: Array, resamples: Array
 ) -> tuple[float, float]:
-    """An interval of a value from its resamples.
+    """A confidence interval of a value from its resamples.
 
     Args:
         kind: "percentile", the quantiles of the resamples' values; "bca", other quantiles of them, corrected for bias
-            and skewness; "studentized", quantiles of the resamples' distances in units of their own standard errors,
-            made larger as the quantiles of Student's t are for the degrees of freedom of the error.
-        confidence: How often it should hold the truth.
+            and skewness; "studentized", quantiles of the resamples' distances from the value in units of their own
+            standard errors, widened by the ratio of Student's t quantile, for the error's degrees of freedom, to the
+            normal quantile.
+        confidence: Probability with which intervals should contain the true value, in (0, 1).
         value: The value.
-        error: Its standard error.
-        influence: How much each episode moves it, [E].
-        resamples: What `bootstrap` gives.
+        error: Standard error of the value.
+        influence: Influence of each episode on the value, [E].
+        resamples: Values and standard errors of resamples, as returned by `bootstrap`, [2, n_resamples].
     """
     tails = np.array([(1 - confidence) / 2, (1 + confidence) / 2])
     values, errors = resamples
@@ -82,11 +83,11 @@ def interval(
 
 
 def error_freedom(influence: Array) -> float:
-    """Degrees of freedom of a standard error, by its influence function [E]: (sum x**2)**2 / sum x**4 - 1, at least 1.
+    """Degrees of freedom of a standard error, from the influences x, [E]: (sum x**2)**2 / sum x**4 - 1, at least 1.
 
-    Each episode gives the variance one degree, in proportion to the square of its influence (Satterthwaite 1946,
-    doi:10.2307/3002019); one goes to the mean. Where few episodes of large weight make up the error, it is
-    little more certain than they are, however many others there are.
+    Each episode adds one degree of freedom to the variance, in proportion to the square of its influence (Satterthwaite
+    1946, doi:10.2307/3002019); the mean takes one. If a few episodes of large weight make up the error, the number is
+    small, however many other episodes there are.
     """
     squares = np.square(influence / max(np.abs(influence).max(), 1e-300))
     worth = squares.sum() ** 2 / max(np.square(squares).sum(), 1e-300)
@@ -94,9 +95,10 @@ def error_freedom(influence: Array) -> float:
 
 
 def student_quantile(level: float, freedom: float) -> float:
-    """A quantile of Student's t, for levels from 1/2 on.
+    """A quantile of Student's t, for levels of at least 1/2.
 
-    With t = sqrt(freedom) tan(u) the density of u is proportional to cos(u)**(freedom - 1), which is summed up.
+    With t = sqrt(freedom) tan(u) the density of u is proportional to cos(u)**(freedom - 1), which is integrated as a
+    sum.
     """
     angle = np.linspace(0.0, np.pi / 2, _ANGLES + 1)
     below = np.append(0.0, np.cumsum(np.cos((angle[1:] + angle[:-1]) / 2) ** (freedom - 1)))
@@ -115,11 +117,11 @@ def _corrected(tails: Array, value: float, influence: Array, values: Array) -> A
 
 
 class UnreliableEstimateWarning(UserWarning):
-    """An estimate rests on too little for its interval to be trusted.
+    """Warning that an estimate rests on too little data to trust its interval.
 
     Args:
-        message: What it rests on.
-        effective_sample_size: How many episodes of the evaluated policy's own the weights leave.
+        message: The reason.
+        effective_sample_size: Effective number of episodes of the evaluated policy.
     """
 
     def __init__(self, message: str, effective_sample_size: float = float("nan")) -> None:
@@ -129,17 +131,17 @@ class UnreliableEstimateWarning(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap:
-    """How intervals are made: by a bootstrap over whole episodes.
+    """Settings of confidence intervals, which are made by a bootstrap over whole episodes.
 
     Args:
         kind: "percentile", "bca" or "studentized".
-        confidence: How often an interval should hold the truth, in (0, 1).
-        n_resamples: How often the episodes are drawn anew.
+        confidence: Probability with which intervals should contain the true value, in (0, 1).
+        n_resamples: Number of resamples.
         rng: Source of randomness; None is the global NumPy stream.
 
     Raises:
         ValueError: On other values.
-        TypeError: On what is no number, no integer, or no generator.
+        TypeError: If `confidence` is no number, `n_resamples` no integer, or `rng` no generator.
     """
 
     kind: str = "studentized"
@@ -156,10 +158,10 @@ class Bootstrap:
 
 
 def settings_of(interval: Bootstrap | None) -> Bootstrap:
-    """How intervals are made; None stands for a `Bootstrap` as it is by default.
+    """The settings of intervals; None stands for a `Bootstrap` with its defaults.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If `interval` is neither a `Bootstrap` nor None.
     """
     if interval is not None and not isinstance(interval, Bootstrap):
         raise TypeError(f"interval is {interval!r:.80} ({type(interval).__name__}), expected a Bootstrap, or None")
@@ -168,21 +170,23 @@ def settings_of(interval: Bootstrap | None) -> Bootstrap:
 
 @dataclasses.dataclass(frozen=True)
 class Estimate:
-    """What the return of a policy was estimated to be.
+    """An estimate of the return of a policy.
 
     Attributes:
-        estimator: What made it.
+        estimator: Name of the estimator.
         value: The discounted return.
-        interval: Its bootstrap interval, (low, high); NaN where a model alone tells the value.
-        confidence: How often such intervals should hold the truth.
+        interval: Bootstrap interval of the value, (low, high); NaN if the value comes from a model alone.
+        confidence: Probability with which intervals should contain the true value, in (0, 1).
         kind: The kind of interval.
-        standard_error: By the delta method; NaN likewise.
-        effective_sample_size: How many episodes of the evaluated policy's own the weights leave; NaN where none count.
-        n_episodes: Episodes that were looked at.
-        n_truncated: How many of them were cut off. What would have come after counts only as far as a model tells it.
-        warning: Why it should not be trusted; "" if nothing is known against it.
-        start_state_interval: Where a model alone tells the value: the bootstrap interval of the mean of its values of
-            start states, (low, high). It holds how start states differ, and not how wrong the model is. None of others.
+        standard_error: Standard error by the delta method; NaN if the value comes from a model alone.
+        effective_sample_size: Effective number of episodes of the evaluated policy; NaN without importance weights.
+        n_episodes: Number of episodes.
+        n_truncated: Number of episodes that were cut off. Rewards after the cut count only as far as a model predicts
+            them.
+        warning: Reason not to trust the estimate; "" if none is known.
+        start_state_interval: Bootstrap interval, (low, high), of the mean of the model's values of start states, if the
+            value comes from a model alone; otherwise None. It covers the differences of start states, not the error of
+            the model.
     """
 
     estimator: str
@@ -206,7 +210,7 @@ class Estimate:
 
 
 def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
-    """What is to be said against importance weights, "" if nothing is; and how many episodes they leave."""
+    """The reason not to trust importance weights ("" if there is none), and the effective number of episodes."""
     found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
     left = min(found, expected)
     if left >= FEW_EPISODES:

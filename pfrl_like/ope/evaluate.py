@@ -1,4 +1,4 @@
-"""All estimates of a trained algorithm from recorded episodes, whose behaviour is fitted if unknown."""
+"""All estimates of a trained algorithm's return from recorded episodes; an unknown behaviour policy is fitted."""
 
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -31,18 +31,19 @@ from pfrl_like.utils.checks import check_counts, check_flags, check_numbers, lev
 
 
 def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | None:
-    """Log-probabilities of the recorded actions as far as they are told, [n]; None if they are not.
+    """Log-probabilities of the recorded actions, [n], if they are given or recorded; otherwise None.
 
     Args:
-        behavior: They, or the policy that acted; None for what the data hold.
+        behavior: Log-probabilities (densities) of the recorded actions, [n], or the policy that acted; None for the
+            log-probabilities in the data.
         rows: The transitions.
-        n_actions: How many discrete actions there are; None of continuous ones.
+        n_actions: Number of discrete actions; None for continuous actions.
 
     Raises:
-        ValueError: If there are not as many as transitions, they are none, or the policy has other actions or sees
-            other observations.
+        ValueError: If the number of log-probabilities differs from that of the transitions, they are no logarithms of
+            probabilities, or the policy has other actions or takes other observations.
         TypeError: If `behavior` is neither, or a policy without densities or of actions of the other kind.
-        NotFittedError: If it is an estimator that is not built yet.
+        NotFittedError: If `behavior` is an estimator that is not built yet.
     """
     behavior = rows.log_prob if behavior is None else behavior
     if behavior is None:
@@ -68,21 +69,22 @@ def fitted_behavior(
     encoder_params: Mapping[str, Any] | None = None,
     show_progress: bool = False,
 ) -> Any:
-    """An agent that imitates recorded actions, whose policy tells how probable they were.
+    """Train an agent by behavioural cloning; its policy estimates the probabilities of the recorded actions.
 
     It is a `DiscreteBC` without penalty, or a `BC` of Gaussians with one covariance for all states.
 
     Args:
         dataset: An `MDPDataset`, or a list of episodes.
-        n_steps: Updates.
-        n_actions: How many discrete actions there are; None for those that occur. Not looked at of continuous ones.
-        n_frames: How many images are stacked.
-        encoder_params: As of `pfrl_like.encoders.make_encoder`.
+        n_steps: Number of updates.
+        n_actions: Number of discrete actions; None for the number of those that occur. Ignored for continuous actions.
+        n_frames: Number of images that are stacked.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
         show_progress: Whether progress is shown.
 
     Raises:
-        ValueError: If there is no transition, `n_actions` is less than occur, or another number cannot be.
-        TypeError: If a number is no integer, or `dataset` is none.
+        ValueError: If there is no transition, more than `n_actions` actions occur, or another number is out of range.
+        TypeError: If a number is no integer, or `dataset` is no dataset.
     """
     check_counts(n_steps=n_steps, n_frames=n_frames)
     selection = Selection(dataset)
@@ -123,42 +125,43 @@ def evaluate_offline(
     estimators: Sequence[str] | None = None,
     show_progress: bool = True,
 ) -> dict[str, Estimate]:
-    """The discounted return of a trained algorithm, by every estimator that the data allow.
+    """Estimate the discounted return of a trained algorithm, by every estimator that the data allow.
 
-    An `UnreliableEstimateWarning` says of all of them at once if importance weights leave too few episodes. Another
-    one, once a process, says that nothing tells how wrong "fqe" is.
+    One `UnreliableEstimateWarning` names all estimates whose importance weights leave too few effective episodes.
+    Another one, once a process, says that the error of "fqe" is unknown.
 
     Args:
         algo: An agent, a built estimator, or a module from observations to distributions of actions.
         dataset: An `MDPDataset`, or a list of episodes. Observations are read part by part.
         gamma: Discount factor per step.
         behavior: Log-probabilities (densities) of the recorded actions under the policy that acted, [n], one for each
-            transition; or that policy, as of `algo`; None for the `log_probs` of the data, or, where there are none,
-            for a policy that is fitted to them by behavioural cloning.
+            transition; or that policy: an agent, a built estimator, or a module from observations to distributions of
+            actions. None for the `log_probs` of the data, or, if they have none, for a policy that is fitted to them by
+            behavioural cloning.
         deterministic: Whether the modes of the policy are evaluated, not samples; None for what `fqe` evaluates or,
-            without it, for what the algorithm does in evaluation. A policy alone, a module, gives samples; one without
-            densities, such as that of `TD3PlusBC`, always its modes.
+            without it, for what the algorithm does in evaluation. A policy that is a module is evaluated by samples; a
+            policy without densities, such as that of `TD3PlusBC`, always by its modes.
         fqe: Fitted Q evaluation of this algorithm; None fits one, if an estimate needs it.
-        n_steps: Updates of what is fitted here.
-        config: How an `FQE` is made here; None for an `FQEConfig` with this `gamma`.
-        interval: How intervals are made; None for a `Bootstrap` as it is by default.
-        estimators: Names of the estimates that are wanted; None for all that there are. "fqe" alone needs no
-            `behavior`; "is", "wis", "pdis" and "wpdis" need no fitted Q evaluation.
-        show_progress: Whether the progress of what is fitted here is shown.
+        n_steps: Updates of each model that is fitted here.
+        config: Hyperparameters of the `FQE` that is fitted here; None for an `FQEConfig` with this `gamma`.
+        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
+        estimators: Names of the estimates to compute; None for all that are possible. "fqe" alone needs no `behavior`;
+            "is", "wis", "pdis" and "wpdis" need no fitted Q evaluation.
+        show_progress: Whether the progress of the models that are fitted here is shown.
 
     Returns:
-        Estimates by name: "fqe", whose `start_state_interval` holds the spread of start states alone, and "is", "wis",
-        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities,
-        and of all that there are "fqe" alone; the others are refused if they are asked for by name.
+        Estimates by name: "fqe", whose `start_state_interval` covers the spread of start states alone, and "is", "wis",
+        "pdis", "wpdis", "dr", "wdr" and "magic". A continuous policy whose modes are evaluated has no probabilities, so
+        that "fqe" is the only estimate; asking for the others by name is an error.
 
     Raises:
-        ValueError: If the data or a number cannot be, a policy does not take the observations or has actions of another
-            size, `behavior` has another length or holds no log-probabilities, there is no estimator of a name, no name,
-            or one whose estimate the policy does not have, `fqe` evaluates another policy, or modes where samples are
-            asked for or the reverse, or `fqe` or `config` has another `gamma`, or a `reward_scaler`, whose values are
-            not those of the rewards.
+        ValueError: If the data are invalid or a number is out of range. If a policy does not take the observations or
+            has actions of another size. If `behavior` has another length or holds no log-probabilities. If `estimators`
+            is empty, or has an unknown name or an estimate that the policy does not have. If `fqe` evaluates another
+            policy, or modes instead of samples or the reverse. If `fqe` or `config` has another `gamma`, or a
+            `reward_scaler`, so that its values are not those of the rewards.
         TypeError: If the algorithm gives no actions or those of the other kind, a policy has no densities, or an
-            argument is of no class named here.
+            argument is of none of the classes named here.
         NotFittedError: If an estimator is not built yet.
     """
     wanted, interval, config = _known(estimators), settings_of(interval), _configuration(fqe, config, gamma)
@@ -179,7 +182,7 @@ def evaluate_offline(
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
-    if weights:  # what cannot be is told before anything is fitted, which takes its time
+    if weights:  # errors are raised before anything is fitted, which takes long
         target = policies.log_probs(
             evaluated.policy, rows.obs, rows.action, evaluated.agent, modes=modes, argument="algo"
         )
@@ -208,11 +211,11 @@ def evaluate_offline(
     return found
 
 
-Estimator.evaluate = staticmethod(evaluate_offline)  # by which estimators are scored
+Estimator.evaluate = staticmethod(evaluate_offline)  # used by the estimators' `score`
 
 
 def _known(estimators: Sequence[str] | None) -> Sequence[str]:
-    """Names of estimates, in the order of results."""
+    """The names of the estimates to compute, in the order of results."""
     known = ["fqe", *BY_WEIGHTS]
     if estimators is None:
         return known
@@ -223,7 +226,7 @@ def _known(estimators: Sequence[str] | None) -> Sequence[str]:
 
 
 def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, distribution: Any) -> Sequence[str]:
-    """Names of estimates that need no probabilities; if others are asked for by name they are refused."""
+    """The wanted estimates that need no probabilities; a ValueError if others are asked for by name."""
     left_out = [name for name in wanted if name in BY_WEIGHTS]
     if estimators is not None and left_out:
         why = f"the policy gives {type(distribution).__name__}, which has none"
@@ -234,15 +237,15 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
 
 
 def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool:
-    """Whether what is fitted, or else an algorithm, takes the modes of its policy, or there is nothing else to take."""
-    alone = fqe is None and isinstance(algo, nn.Module)  # of whose modes nobody has spoken
+    """True if modes of the policy are evaluated: `fqe`, or else the algorithm, does so, or there are no densities."""
+    alone = fqe is None and isinstance(algo, nn.Module)  # a module does not say that it takes modes
     return not policies.has_density(distribution) or (
         not alone and policies.evaluates_modes(algo if fqe is None else fqe.agent)
     )
 
 
 def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> FQEConfig:
-    """That of the model, which is given or made here; refused if its values are not those of the returns asked for."""
+    """The configuration of `fqe`, or the one for a new `FQE`; a ValueError if its `gamma` or rewards do not fit."""
     check_numbers(0, 1, gamma=gamma)
     if fqe is not None and not isinstance(fqe, FQE):
         raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
@@ -255,12 +258,12 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> F
 
 
 def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
-    """Refuse a model of another policy, as far as parameters tell, or one of modes for samples, or the reverse.
+    """Raise a ValueError if `fqe` evaluates a policy with other parameters, or modes instead of samples or the reverse.
 
     Args:
-        fqe: The model.
+        fqe: Fitted Q evaluation.
         policy: The policy.
-        modes: Whether modes are asked for; None for what the model evaluates.
+        modes: Whether modes of the policy are to be evaluated; None for what `fqe` evaluates.
     """
     theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
     if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
@@ -287,7 +290,7 @@ def _fitted_fqe(
 
 
 def _values(model: FQE, rows: Rows) -> dict[str, Array]:
-    """What a model says of transitions, by the names of `LoggedEpisodes`."""
+    """The values of transitions under a model, by the names of arguments of `LoggedEpisodes.from_columns`."""
     return {
         "q": in_parts(model.predict_value, rows.obs, rows.action),
         "v": in_parts(model.predict_state_value, rows.obs),

@@ -1,4 +1,4 @@
-"""`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with the interface of its document."""
+"""`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with d3rlpy's interface."""
 
 import copy
 import os
@@ -35,52 +35,53 @@ from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_amon
 from pfrl_like.utils.env_values import space_kind
 
 Array = NDArray[Any]
-#: Samples of a continuous policy in each state, of which the mean value is that of the state.
+#: Number of samples of a continuous policy whose mean value is the value of a state.
 _SAMPLES = 10
 
 
 class FQE(FittingFQE):
-    """Fitted Q evaluation: how good a trained algorithm is, learnt from recorded data.
+    """Fitted Q evaluation: learns the values of a trained algorithm's actions from recorded data.
 
-    Whether actions are discrete is known from an estimator, and from many agents; otherwise the data or the environment
-    decide that it is built for.
+    Estimators and many agents tell whether actions are discrete; for other algorithms the data or the environment that
+    the `FQE` is built for decide it.
 
-    What the algorithm does in evaluation is evaluated: the modes of its policy, or samples if it is an agent that does
-    not `act_deterministically`; for samples of a policy alone, a module, set `fqe.agent.act_deterministically = False`
-    once it is built. The algorithm is not changed. The learning itself is that of `agents.FittedQEvaluation`.
+    The algorithm is evaluated as it acts in evaluation: by the modes of its policy, or by samples if it is an agent
+    without `act_deterministically`. To evaluate samples of a policy that is a module, set
+    `fqe.agent.act_deterministically = False` once the agent is built. The algorithm is not changed. The agent that
+    learns is an `agents.FittedQEvaluation`.
 
-    Where the algorithm has `n_frames`, images of data and environments are stacked as it has them; `predict` and the
-    like take stacked ones, and replay buffers hold single ones, as `collect` stores them. A recurrent agent is refused:
-    what it does depends on more than an observation, so that minibatches have to be sequences, which
+    If the algorithm has `n_frames`, images of data and environments are stacked accordingly. `predict` and similar
+    methods take stacked images; replay buffers hold single ones, as `collect` stores them. Recurrent agents are an
+    error: their actions depend on more than an observation, so that minibatches have to be sequences, which
     `agents.FittedQEvaluation` learns from.
 
     Args:
         algo: An agent, a built estimator, or anything with `predict` of raw observations.
-        config: Hyperparameters; None for an `FQEConfig` as it is by default.
-        device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows.
-        impl: An agent to learn with, in the place of one that is built.
+        config: Hyperparameters; None for an `FQEConfig` with its defaults.
+        device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
+        impl: An agent that is used instead of one built by the `FQE`; None for none.
 
     Attributes:
-        algo: What is evaluated.
+        algo: The evaluated algorithm.
         config: The hyperparameters.
         impl: The agent that learns; None before it is built.
-        observation_shape: Shape of an observation, frames not stacked; None before it is built.
-        action_size: Numbers of an action, or how many discrete actions there are; None before it is built.
-        observation_scaler: What observations pass on their way into the critics.
-        action_scaler: The same of actions.
-        reward_scaler: What rewards pass before they are learnt from.
-        need_returns_to_go: Whether returns are learnt from: they are not.
-        discrete_action: Whether actions are discrete; None as long as that is not known.
+        observation_shape: Shape of one observation, frames not stacked; None before the agent is built.
+        action_size: Size of a continuous action, or number of discrete actions; None before the agent is built.
+        observation_scaler: Scaler that is applied to the critics' observations; None for none.
+        action_scaler: Scaler that is applied to the critics' actions; None for none.
+        reward_scaler: Scaler of the rewards that are learnt from; None for none.
+        need_returns_to_go: Whether returns are learnt from; always False.
+        discrete_action: Whether actions are discrete; None as long as it is not known.
         eval_results_: Scores by name, one for each epoch.
 
     Raises:
-        ValueError: On hyperparameters that cannot be, or a device that is not there.
+        ValueError: On hyperparameters out of range, or a device that does not exist.
         TypeError: If `config` is no `FQEConfig`, or a number is none.
     """
 
     #: Whether actions have to be discrete; None for either kind.
     only: ClassVar[bool | None] = None
-    #: Metrics of an update, as estimators have them.
+    #: Names of an update's metrics, each with the name of the agent's statistic.
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
     state_names: ClassVar[tuple[str, ...]] = ()
     need_returns_to_go: ClassVar[bool] = False
@@ -106,14 +107,14 @@ class FQE(FittingFQE):
         super().__init_subclass__(**options)
         SAVED[cls.__name__] = cls
 
-    # What it is made of
+    # Parts
 
     @property
     def agent(self) -> Any:
-        """The agent that learns.
+        """Agent that learns.
 
         Raises:
-            NotFittedError: Before it is built.
+            NotFittedError: Before the agent is built.
         """
         if self.impl is None:
             raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, create_impl or build_with_dataset")
@@ -121,7 +122,7 @@ class FQE(FittingFQE):
 
     @property
     def scalers(self) -> dict[str, Scaler | None]:
-        """The scalers by name."""
+        """Scalers by name."""
         return {name: getattr(self, name) for name in SCALERS}
 
     batch_size = property(attrgetter("config.batch_size"), doc="Transitions of a minibatch.")
@@ -129,29 +130,29 @@ class FQE(FittingFQE):
 
     @property
     def grad_step(self) -> int:
-        """Updates so far, of all fittings."""
+        """Number of updates so far, over all calls of `fit`."""
         return 0 if self.impl is None else int(self.impl.optim_t)
 
     def set_grad_step(self, grad_step: int) -> None:
-        """Count updates from here on; the targets move when the count is a multiple of `target_update_interval`."""
+        """Set the count of updates; targets are updated when it is a multiple of `target_update_interval`."""
         check_counts(least=0, grad_step=grad_step)
         self.agent.count_updates_from(grad_step)
 
     def get_action_type(self) -> spaces.ActionSpace:
-        """The kind of actions; continuous ones as long as it is not known."""
+        """The kind of actions; continuous as long as it is not known."""
         return spaces.ActionSpace.DISCRETE if self.discrete_action else spaces.ActionSpace.CONTINUOUS
 
     # Building
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent, of continuous actions unless it is known better; `fit` does it for the shapes of its data.
+        """Build the agent, for continuous actions unless another kind is known; `fit` calls it with its data's shapes.
 
         Args:
-            observation_shape: Shape of an observation, frames not stacked.
-            action_size: Numbers of an action, or how many discrete actions there are.
+            observation_shape: Shape of one observation, frames not stacked.
+            action_size: Size of a continuous action, or number of discrete actions.
 
         Raises:
-            ValueError: On shapes that cannot be.
+            ValueError: On invalid shapes.
             NotFittedError: If a scaler or the algorithm is not fitted.
             TypeError: If the algorithm cannot act, or has other actions.
         """
@@ -162,7 +163,7 @@ class FQE(FittingFQE):
         self.observation_shape, self.action_size = shape, int(action_size)
 
     def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """What `create_impl` calls."""
+        """Build the agent; called by `create_impl`, with the same arguments."""
         discrete, config = bool(self.discrete_action), self.config
         for name, scaler in self.scalers.items():
             if scaler is not None and not scaler.fitted:
@@ -193,19 +194,19 @@ class FQE(FittingFQE):
         )  # fmt: skip
 
     def build_with_dataset(self, dataset: Any) -> None:
-        """Build the agent for the shapes of data, and fit the scalers to them; one that is there has to fit.
+        """Build the agent for the shapes of data and fit the scalers to them, or check that a built agent fits.
 
         Args:
             dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
 
         Raises:
             TypeError: If its actions are of another kind than those of the critics or of the algorithm.
-            ValueError: If it is empty, does not fit what is built or evaluated, or is a replay buffer of n-step returns
-                where there is a `reward_scaler`.
+            ValueError: If it is empty, its shapes differ from those of the agent or the algorithm, or it is a replay
+                buffer of n-step returns and there is a `reward_scaler`.
             NotFittedError: If the algorithm is an estimator that is not built yet.
         """
         spaces.check_single_rewards(self.reward_scaler, dataset)
-        if self.impl is not None and self.observation_shape is None:  # an agent of the user's own
+        if self.impl is not None and self.observation_shape is None:  # an agent of the user
             return
         data = MDPDataset.from_buffer(dataset) if hasattr(dataset, "stored_steps") else dataset
         selection = data if isinstance(data, Selection) else Selection(data)
@@ -215,11 +216,11 @@ class FQE(FittingFQE):
         self._build_for(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
-        """Build the agent for the spaces of an environment; one that is there has to fit.
+        """Build the agent for the spaces of an environment, or check that a built agent fits.
 
         Raises:
             TypeError: If its actions are of another kind than those of the critics or of the algorithm.
-            ValueError: If its actions are no vectors, or it does not fit what is built or evaluated.
+            ValueError: If its actions are no vectors, or its shapes differ from those of the agent or the algorithm.
             NotFittedError: If the algorithm is an estimator that is not built yet.
         """
         adapted = as_gymnasium(env)
@@ -228,14 +229,14 @@ class FQE(FittingFQE):
         self._build_for(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
 
     def _build_for(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
-        """Build the agent, or refuse what it, or the algorithm, does not fit; the kind of actions is known then.
+        """Build the agent, or check that a built agent and the algorithm fit; then the kind of actions is known.
 
         Args:
             discrete: Whether actions are discrete.
-            shape: Shape of an observation, frames not stacked.
-            size: Numbers of an action, or how many discrete actions there are, of data at least.
-            seen: An observation that the algorithm is asked about.
-            episodes: What scalers are fitted to; None for an environment.
+            shape: Shape of one observation, frames not stacked.
+            size: Size of a continuous action, or number of discrete actions; in data it may be smaller.
+            seen: An observation for a dry run of the algorithm.
+            episodes: Episodes that scalers are fitted to; None for an environment.
         """
         self.config.check(discrete)
         n_actions, known = size, self.discrete_action
@@ -256,7 +257,7 @@ class FQE(FittingFQE):
     # Learning
 
     def update(self, batch: TransitionMiniBatch | Batch) -> dict[str, float]:
-        """Learn once.
+        """Make one update.
 
         Args:
             batch: The minibatch.
@@ -265,9 +266,9 @@ class FQE(FittingFQE):
             The metrics.
 
         Raises:
-            NotFittedError: Before it is built.
-            TypeError: If it is no minibatch, or has actions of the other kind.
-            ValueError: If observations or actions have another shape, or there is no such discrete action.
+            NotFittedError: Before the agent is built.
+            TypeError: If `batch` is no minibatch, or has actions of the other kind.
+            ValueError: If observations or actions have another shape, or a discrete action does not exist.
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
         fitting = fitting_batch(self, self.agent, batch)
@@ -275,7 +276,7 @@ class FQE(FittingFQE):
         return {name: float(value) for name, value in self._learnt[1].items()}
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update`, as of an estimator: with the TD errors, [N], and with metrics where they are."""
+        """Make one update and return the TD errors, [N], and the metrics by name, on the agent's device."""
         scaler = self.reward_scaler
         batch = batch if scaler is None else batch.replace(reward=scaler.transform(batch.reward))
         td_error, stats = self.agent.update(batch)
@@ -284,32 +285,32 @@ class FQE(FittingFQE):
     # Values
 
     def predict(self, x: Any, *, action_mask: Any = None) -> Array:
-        """The actions that are evaluated.
+        """Actions of the evaluated policy: its modes, or samples if samples are evaluated.
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
 
         Returns:
             Actions, [n, action_size], or [n] if discrete.
 
         Raises:
-            NotFittedError: Before it is built, or if the algorithm is not known.
+            NotFittedError: Before the agent is built, or if the algorithm is not known.
             ValueError: If the observations or the mask have another shape.
             NonFiniteError: On NaN or infinity.
-            TypeError: On a mask of which the algorithm cannot be told, such as something with `predict` alone.
+            TypeError: On a mask that the algorithm cannot take, such as an object with `predict` alone.
         """
         agent, obs = self.agent, self._observations(x)
         return spaces.greedy(agent, obs, action_mask, bool(self.discrete_action), self.action_size)
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Samples of the policy, its actions if it is deterministic; arguments, result and errors as of `predict`."""
+        """Samples of the evaluated policy; arguments, result and errors are those of `predict`."""
         agent = self.agent
         features = agent.features(self._observations(x), agent.device)
         return spaces.sampled(agent.policy, features, action_mask).cpu().numpy()
 
     def predict_value(self, x: Any, action: Any) -> Array:
-        """Values of actions, and of the policy thereafter: means over the critics.
+        """Values of actions that are followed by the policy: means over the critics.
 
         Args:
             x: Observations, [n, ...], frames stacked.
@@ -319,9 +320,9 @@ class FQE(FittingFQE):
             Values, [n], of scaled rewards if there is a `reward_scaler`.
 
         Raises:
-            NotFittedError: Before it is built.
-            ValueError: If observations or actions have another shape, there are not as many of one as of the other, or
-                there is no such discrete action.
+            NotFittedError: Before the agent is built.
+            ValueError: If observations or actions have another shape, their numbers differ, or a discrete action does
+                not exist.
             NonFiniteError: On NaN or infinity.
         """
         agent, obs = self.agent, self._observations(x)
@@ -331,7 +332,10 @@ class FQE(FittingFQE):
         return self._values(features, torch.as_tensor(actions, device=agent.device)).cpu().numpy()
 
     def predict_state_value(self, x: Any) -> Array:
-        """Values of states under the policy, [n], from 10 samples of continuous ones; otherwise as `predict_value`."""
+        """Values of states under the policy, [n]; for samples of continuous actions the mean over 10 of them.
+
+        Argument and errors are those of `predict_value`.
+        """
         agent = self.agent
         if agent.act_deterministically:
             return self.predict_value(x, self.predict(x))
@@ -356,20 +360,20 @@ class FQE(FittingFQE):
             mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
         return mean
 
-    # What others have learnt
+    # Copying from others
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Evaluate another algorithm with networks alike from here on: a copy of it, which files have, too.
+        """Evaluate a copy of another algorithm with the same architecture from now on; files contain it, too.
 
         Raises:
-            ValueError: If the networks of the policies differ, or the other agent has another `phi`, or one of the two
-                algorithms chooses in a way of its own, as `BCQ` and `BEAR` do.
+            ValueError: If the networks of the policies differ, the other agent has another `phi`, or one of the two
+                algorithms does not act by its policy network alone, such as `BCQ` and `BEAR`.
         """
         other, acting = algo, policies.agent_of(algo)
         if isinstance(algo, FQE):
             other = acting.policy if algo.algo is None else algo.algo
         buffer = getattr(policies.agent_of(other), "replay_buffer", None)
-        own = copy.deepcopy(other, {id(buffer): buffer})  # which may be large, and is not looked at
+        own = copy.deepcopy(other, {id(buffer): buffer})  # not copied: it may be large, and is not used
         policy = policies.policy_of(own, self.action_size if self.discrete_action else None)
         for each, asked in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
@@ -384,7 +388,7 @@ class FQE(FittingFQE):
         self.agent.act_deterministically = policies.evaluates_modes(acting)
 
     def copy_policy_optim_from(self, algo: Any) -> None:
-        """Refuse: the policy does not learn, and has no optimiser.
+        """Raise an error: the evaluated policy does not learn and has no optimiser.
 
         Raises:
             ValueError: Always.
@@ -392,10 +396,10 @@ class FQE(FittingFQE):
         raise ValueError(f"{type(self).__name__} evaluates a policy that does not learn, and has no optimiser of one")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Take the parameters of the critics of another one, or of an agent or estimator; targets follow at once.
+        """Copy the parameters of the critics of another `FQE`, an agent or an estimator to the critics and targets.
 
         Raises:
-            ValueError: If it has no Q-function, or networks that differ; all of them stay as they were.
+            ValueError: If `algo` has no Q-function, or the networks differ; nothing is copied.
         """
         ours = [self.agent.critics, self.agent.target_critics]
         theirs = _critics_of(algo, len(ours[0]))
@@ -403,26 +407,26 @@ class FQE(FittingFQE):
         saving.copy_networks(pairs, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Take what the optimiser of the critics keeps of earlier steps; learning rates and the like stay.
+        """Copy the optimiser state of another one's critics; learning rates and the like are not copied.
 
         Raises:
-            ValueError: If it has no Q-function, networks that differ, or an optimiser of another class; the state stays
-                as it was.
+            ValueError: If `algo` has no Q-function, other networks, or an optimiser of another class; the state stays
+                unchanged.
         """
         critics = [*self.agent.critics]
         pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
         saving.take_states_of(self.agent, policies.agent_of(algo), pairs, "Q-function")
 
     def reset_optimizer_states(self) -> None:
-        """Let the optimiser forget what it keeps of earlier steps."""
+        """Reset the state of the optimiser."""
         saving.reset_optimizers(self.agent)
 
     # Files
 
     def params(self) -> dict[str, Any]:
-        """What it is made of, as values that JSON has: class, configuration, shapes, and the estimator evaluated.
+        """A description in JSON values: class, configuration, shapes, and the evaluated estimator.
 
-        An agent that is evaluated cannot be made anew from a file, and is None there.
+        An evaluated agent cannot be made again from a file, and is None in the description.
         """
         algo = self.algo
         estimator = isinstance(algo, Estimator)
@@ -435,10 +439,15 @@ class FQE(FittingFQE):
 
     @classmethod
     def of_params(cls, params: Mapping[str, Any], device: Any, algo: Any = None) -> Self:
-        """What `params` was made of, built if it was; an estimator that was evaluated is made anew unless one is given.
+        """Make the `FQE` that `params` describes, built if it was.
+
+        Args:
+            params: The description.
+            device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
+            algo: The evaluated algorithm; None to make the evaluated estimator again, if there was one.
 
         Raises:
-            ValueError: If these are no such values.
+            ValueError: If `params` describes no `FQE`.
         """
         known: Any = SAVED.get(str(params.get("class")))
         if known is None or not isinstance(params.get("config"), Mapping):
@@ -452,24 +461,24 @@ class FQE(FittingFQE):
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], device: int | str | bool = False) -> Self:
-        """Make it from `params.json`, with networks that have learnt nothing.
+        """Make an `FQE` from a `params.json`, with untrained networks.
 
         Args:
             fname: The file.
-            device: As of the constructor.
+            device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
 
         Raises:
-            CheckpointError: If it is no such file.
+            CheckpointError: If the file is damaged or describes no `FQE`.
         """
         with saving.told_by(fname):
             return cls.of_params(saving.params_from_json(fname), device)
 
     def save(self, fname: str | os.PathLike[str]) -> None:
-        """Save all that `load_learnable` makes it of again, the parameters of an evaluated estimator included.
+        """Save everything for `load_learnable`, the parameters of an evaluated estimator included.
 
         Raises:
-            NotFittedError: Before it is built.
-            CheckpointError: If the file cannot be written; an old one of this name stays.
+            NotFittedError: Before the agent is built.
+            CheckpointError: If the file cannot be written; an old file of this name stays.
         """
         state = self.agent.state_dict()
         policy = policies.agent_of(self.algo).state_dict()["attributes"] if isinstance(self.algo, Estimator) else {}
@@ -477,14 +486,14 @@ class FQE(FittingFQE):
         attributes = {"critics": critics, "policy": policy}
         saving.write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
 
-    #: As estimators call them; of such a file `load_model` takes the parameters alone.
+    #: The names of these methods in estimators; `load_model` reads only the parameters of such a file.
     save_model, _json_params = save, params
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load the parameters that `save_model` or `save` saved; the evaluated policy stays what it is.
+        """Load the parameters that `save_model` or `save` saved; the evaluated policy stays unchanged.
 
         Raises:
-            CheckpointError: If the file is damaged, or of other networks.
+            CheckpointError: If the file is damaged, or is of other networks.
         """
         state, params = saving.read_model(fname)
         with saving.told_by(fname):
@@ -493,11 +502,11 @@ class FQE(FittingFQE):
             self._take(state)
 
     def save_policy(self, fname: str | os.PathLike[str]) -> None:
-        """Export the evaluated policy; the format is that of the file's ending, such as ".onnx", otherwise TorchScript.
+        """Export the evaluated policy; the ending of the file chooses the format, such as ".onnx", or else TorchScript.
 
         Raises:
-            NotFittedError: Before it is built, or if the algorithm is not known.
-            TypeError: If it cannot be exported.
+            NotFittedError: Before the agent is built, or if the algorithm is not known.
+            TypeError: If the algorithm cannot be exported.
         """
         if self.algo is None or self.observation_shape is None:
             raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
@@ -510,7 +519,7 @@ class FQE(FittingFQE):
         saving.export_greedy(agent, stacked_shape(self.observation_shape, self.n_frames), fname)
 
     def _build_as(self, params: Mapping[str, Any]) -> None:
-        """Build the agent for the shapes of what `params` gave, if it tells them, with its fitted scalers."""
+        """Set the saved scalers, and build the agent for the shapes in `params`, if there are any."""
         vars(self).update(FQEConfig(**params["config"]).made_scalers())
         if self.discrete_action is None:
             self.discrete_action = params.get("discrete_action")
@@ -519,7 +528,7 @@ class FQE(FittingFQE):
             self.create_impl(params["observation_shape"], params["action_size"])
 
     def _take(self, state: Mapping[str, Any]) -> None:
-        """Take the parameters that `save` wrote; the evaluated policy stays."""
+        """Load the parameters from a state that `save` wrote; the evaluated policy stays unchanged."""
         own = self.agent.state_dict()["attributes"]
         policy = {name: value for name, value in own.items() if name == "policy"}
         attributes = {**policy, **state["attributes"]["critics"]}
@@ -530,10 +539,10 @@ SAVED["FQE"] = FQE
 
 
 class DiscreteFQE(FQE):
-    """`FQE` that takes discrete actions alone."""
+    """`FQE` for discrete actions only."""
 
     only: ClassVar[bool | None] = True
-    #: What has actions of the other kind.
+    #: Name of the class for actions of the other kind.
     instead: ClassVar[str] = "FQE"
 
 

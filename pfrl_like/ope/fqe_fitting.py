@@ -1,4 +1,4 @@
-"""How fitted Q evaluation learns: in epochs from data, or from what the policy that it evaluates gathers meanwhile."""
+"""Training of fitted Q evaluation: in epochs from data, or online from steps of the evaluated policy."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,30 +16,30 @@ from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingS
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
-#: Called with what is fitted and the data.
+#: Function of the `FQE` and the data.
 Evaluator = Callable[[Any, Any], float]
-#: Called with what is fitted, the number of the epoch, from 1 on, and the steps so far.
+#: Function of the `FQE`, the number of the epoch, from 1, and the steps so far.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
 
 
 class PolicyCollector(Collector):
-    """Acts by the evaluated policy; arguments are those of `Collector`.
+    """Acts with the evaluated policy; arguments are those of `Collector`.
 
     Attributes:
-        deterministic: Whether its own actions are the greedy ones, not samples, also without an explorer.
+        deterministic: Whether the actions without an explorer are greedy, not samples.
     """
 
     deterministic = False
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """What the policy does, or the explorer, which is given greedy actions."""
+        """The action of the policy, or of the explorer, which gets the greedy action."""
         greedy = self.deterministic or self.explorer is not None
         return self.explored(self.algo.predict if greedy else self.algo.sample_action, obs, action_mask, self.steps)
 
 
 class FittingFQE:
-    """The training of fitted Q evaluation: from data, and in environments."""
+    """The training of fitted Q evaluation, from data and in environments."""
 
     def fit(
         self,
@@ -58,32 +58,33 @@ class FittingFQE:
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
     ) -> list[tuple[int, Metrics]]:
-        """Learn from data; what has learnt already learns on.
+        """Learn from data; an agent that is already built continues its training.
 
         Args:
             dataset: An `MDPDataset`, a list of episodes, or a replay buffer.
             n_steps: Number of updates.
-            n_steps_per_epoch: Updates of an epoch; the last one has what is left.
+            n_steps_per_epoch: Updates per epoch; the last epoch has the rest.
             experiment_name: Name in the logs; None for that of the class.
-            with_timestamp: Whether the time is appended to it.
-            logging_steps: Updates between metrics, with `LoggingStrategy.STEPS`.
-            logging_strategy: When metrics are logged.
-            logger_adapter: Makes what they are logged by; None for a `FileAdapterFactory`.
+            with_timestamp: Whether the time is appended to the name.
+            logging_steps: Updates between logged losses, with `LoggingStrategy.STEPS`.
+            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
+            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
+                `FileAdapterFactory`.
             show_progress: Whether the progress of each epoch is shown.
             save_interval: Epochs between saved models.
-            evaluators: Functions of what is fitted and the data, by name; called after every epoch. Those of a list are
-                called as the functions are, a second one of a name with its number.
-            callback: Called as (fqe, epoch, steps so far) after every update.
-            epoch_callback: The same after every epoch.
-            enable_ddp: Whether the processes of a `torch.distributed` group learn together, each from minibatches of
-                its own. All have to make as many steps; process 0 alone logs.
+            evaluators: Functions of the `FQE` and the data, by name, called after every epoch. Those of a list have the
+                names of the functions, with a number if a name repeats.
+            callback: Called with (fqe, epoch, updates so far) after each update.
+            epoch_callback: Called with (fqe, epoch, updates so far) after each epoch.
+            enable_ddp: Whether the processes of a `torch.distributed` group learn together, each from its own
+                minibatches. All have to make the same number of steps; only process 0 logs.
 
         Returns:
-            The number of each epoch, from 1 on, and its metrics.
+            The number of each epoch, from 1, and its metrics.
 
         Raises:
-            ValueError: If there is no transition, or the data or a number cannot be.
-            TypeError: On data of other actions, or an evaluator that is no function.
+            ValueError: If there is no transition, the data are invalid, or a number is out of range.
+            TypeError: On data with another kind of actions, or an evaluator that is no function.
             RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -110,7 +111,7 @@ class FittingFQE:
         """`fit` as an iterator over its epochs; arguments and errors are those of `fit`.
 
         Yields:
-            The number of the epoch, from 1 on, and its metrics.
+            The number of the epoch, from 1, and its metrics.
         """
         options = {name: value for name, value in locals().items() if name not in ("self", "dataset", "evaluators")}
         training = self._training("", **options)
@@ -123,7 +124,7 @@ class FittingFQE:
         return epochs
 
     def _training(self, suffix: str, experiment_name: str | None, logger_adapter: Any, **options: Any) -> Training:
-        """How it is trained; epochs are counted from 1 on, and an adapter takes what is logged."""
+        """The settings of a training, whose epochs are counted from 1 and whose log is written by an adapter."""
         check_counts(n_steps=options["n_steps"])
         name, adapter = experiment_name or f"{type(self).__name__}{suffix}", logger_adapter or FileAdapterFactory()
         return Training(self, name, **options, logger_adapter=adapter, verbose=False, tensorboard=False, first=1)
@@ -137,23 +138,25 @@ class FittingFQE:
         n_steps: int = 1000000,
         show_progress: bool = True,
     ) -> Any:
-        """Gather data by the evaluated policy.
+        """Collect data with the evaluated policy.
 
         Args:
-            env: The environment.
-            buffer: Replay buffer; None makes one.
-            explorer: As of the `fit_online` of estimators; it is given greedy actions. None for none.
-            deterministic: Whether actions are greedy, not samples of the policy.
-            n_steps: Steps.
+            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
+                `pfrl_like.online.buffers`; None makes one of a million steps.
+            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
+                `pfrl_like.online.explorers`; None leaves them to the policy.
+            deterministic: Whether the actions without an explorer are greedy, not samples.
+            n_steps: Number of steps.
             show_progress: Whether progress is shown.
 
         Returns:
             The buffer.
 
         Raises:
-            ValueError: On numbers that cannot be, or an algorithm that does not fit the environment.
-            TypeError: If `buffer` is no replay buffer, the environment or the explorer has other actions, or the
-                environment tells an action mask of which the policy cannot be told.
+            ValueError: On numbers out of range, or an algorithm that does not fit the environment.
+            TypeError: If `buffer` is no replay buffer, the environment or the explorer has another kind of actions, or
+                the environment has an action mask that the policy cannot take.
         """
         check_counts(n_steps=n_steps)
         self.build_with_env(env)
@@ -187,34 +190,39 @@ class FittingFQE:
         show_progress: bool = True,
         callback: StepCallback | None = None,
     ) -> None:
-        """Learn while the evaluated policy acts.
+        """Learn online from steps of the evaluated policy.
 
         Args:
-            env: The environment.
-            buffer: Replay buffer; None makes one.
-            explorer: As in `collect`.
-            n_steps: Steps.
-            n_steps_per_epoch: Steps of an epoch; the last one has what is left.
+            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
+                `pfrl_like.online.buffers`; None makes one of a million steps.
+            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
+                `pfrl_like.online.explorers`; None leaves them to the policy.
+            n_steps: Number of steps.
+            n_steps_per_epoch: Steps per epoch; the last epoch has the rest.
             update_interval: Steps between updates.
-            n_updates: Updates at a time.
-            update_start_step: As of the `fit_online` of estimators.
-            random_steps: First steps, whose actions are drawn uniformly from the allowed ones.
-            eval_env: Environment in which the policy is evaluated after every epoch, another one than `env`; None for
-                no evaluation.
-            eval_epsilon: Probability of a random action there.
+            n_updates: Number of updates every `update_interval` steps.
+            update_start_step: Steps before the first update, which may follow the next step. There is no update while
+                the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
+                losses, and a warning says so, once a process.
+            random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
+            eval_env: Environment of evaluations after every epoch, another one than `env`; None for no evaluation.
+            eval_epsilon: Probability of a random action in evaluation.
             save_interval: Epochs between saved models.
             experiment_name: Name in the logs; None for that of the class with "_online".
-            with_timestamp: Whether the time is appended to it.
-            logging_steps: Steps between metrics, with `LoggingStrategy.STEPS`.
-            logging_strategy: When metrics are logged.
-            logger_adapter: Makes what they are logged by; None for a `FileAdapterFactory`.
+            with_timestamp: Whether the time is appended to the name.
+            logging_steps: Steps between logged losses, with `LoggingStrategy.STEPS`.
+            logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` steps.
+            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
+                `FileAdapterFactory`.
             show_progress: Whether progress is shown.
-            callback: Called as (fqe, epoch, steps so far) after every epoch.
+            callback: Called with (fqe, epoch, steps so far) at the end of every epoch.
 
         Raises:
-            ValueError: As of `collect`, and on a buffer that is smaller than a minibatch, or an `eval_env` that is
-                `env`.
-            TypeError: As of `collect`.
+            ValueError: On numbers out of range, an algorithm that does not fit the environment, a buffer that is
+                smaller than a minibatch, or an `eval_env` that is `env`.
+            TypeError: If `buffer` is no replay buffer, the environment or the explorer has another kind of actions, or
+                the environment has an action mask that the policy cannot take.
             NonFiniteError: If a loss is NaN or infinite.
         """
         check_counts(update_interval=update_interval, n_updates=n_updates)

@@ -1,4 +1,4 @@
-"""Configuration and files of fitted Q evaluation; reading them executes nothing."""
+"""Configuration and files of fitted Q evaluation; reading executes no code."""
 
 import copy
 import dataclasses
@@ -19,16 +19,16 @@ from pfrl_like.gpu import resolve_device
 from pfrl_like.preprocessing import Scaler, make_scaler
 from pfrl_like.utils.checks import check_counts, check_numbers
 
-#: The scalers of a configuration, and the columns of data that they are of.
+#: The scalers of a configuration, each with the column of data that it scales.
 SCALERS = {"observation_scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
 
 
 class ActionScaled(nn.Module):
-    """An encoder of pairs whose actions are scaled first.
+    """An encoder of pairs of observation and action that scales the actions first.
 
     Args:
-        encoder: The encoder.
-        scaler: The scaler.
+        encoder: Encoder of pairs with scaled actions.
+        scaler: Fitted scaler of actions.
     """
 
     def __init__(self, encoder: Encoder, scaler: Scaler) -> None:
@@ -47,17 +47,19 @@ class FQEConfig:
     """Hyperparameters of fitted Q evaluation.
 
     Args:
-        learning_rate: Of the critics.
+        learning_rate: Learning rate of the critics.
         batch_size: Transitions of a minibatch.
         gamma: Discount factor per step.
-        n_critics: Number of critics, each of which follows its own target.
-        target_update_interval: Updates between those of the targets.
-        encoder_params: As of `pfrl_like.encoders.make_encoder`.
-        q_func_type: What the critics give: "mean" (a number), "qr", "iqn" or "fqf" (quantiles).
-        observation_scaler: What observations pass on their way into the critics: a name, a `Scaler`, or None. The
-            evaluated policy gets them as they are.
-        action_scaler: The same of continuous actions.
-        reward_scaler: The same of rewards; values are then those of scaled rewards.
+        n_critics: Number of critics; each learns from its own target network.
+        target_update_interval: Updates between updates of the target networks.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy gets
+            unscaled observations.
+        action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
+        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Values are then those of scaled rewards.
     """
 
     learning_rate: float = 1e-4
@@ -72,11 +74,11 @@ class FQEConfig:
     reward_scaler: Any = None
 
     def check(self, discrete_action: bool) -> None:
-        """Refuse numbers that cannot be, and scalers of what is not scaled.
+        """Raise an error if a number is out of range, or discrete actions have a scaler.
 
         Raises:
-            ValueError: With the value got.
-            TypeError: If a count is no integer, or another one no number.
+            ValueError: If a number is out of range, or discrete actions have a scaler; with the value got.
+            TypeError: If a count is no integer, or another hyperparameter no number.
         """
         check_counts(
             batch_size=self.batch_size, n_critics=self.n_critics, target_update_interval=self.target_update_interval
@@ -87,32 +89,32 @@ class FQEConfig:
             raise ValueError(f"action_scaler is {self.action_scaler!r}, but actions are discrete: leave it out")
 
     def made_scalers(self) -> dict[str, Scaler | None]:
-        """The scalers by their names here, of which those chosen by name are yet to be fitted."""
+        """The scalers by the names of their hyperparameters; those that are given by a text are not fitted."""
         return {name: copy.deepcopy(make_scaler(getattr(self, name), column)) for name, column in SCALERS.items()}
 
     def described(self, scalers: Mapping[str, Scaler | None]) -> dict[str, Any]:
-        """As values that JSON has, with scalers as they were fitted."""
+        """The hyperparameters as JSON values, with the fitted scalers described."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return values | {name: None if scaler is None else scaler.describe() for name, scaler in scalers.items()}
 
 
 def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
-    """A configuration; None stands for one of these values.
+    """The configuration; None stands for an `FQEConfig` with the values `otherwise`.
 
     Raises:
-        TypeError: If it is something else.
+        TypeError: If `config` is neither an `FQEConfig` nor None.
     """
     if config is not None and not isinstance(config, FQEConfig):
         raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
     return FQEConfig(**otherwise) if config is None else config
 
 
-#: The classes that files name.
+#: Classes by the names that files contain.
 SAVED: dict[str, Any] = {}
 
 
 def device_of(device: bool | int | str | torch.device) -> torch.device:
-    """The device that is meant: False is the CPU, True the first GPU, a number that one."""
+    """The device for an argument: False is the CPU, True the first GPU, a number a GPU; others as in torch."""
     if isinstance(device, bool):
         return resolve_device(0 if device else None)
     return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
@@ -121,22 +123,22 @@ def device_of(device: bool | int | str | torch.device) -> torch.device:
 def load_learnable(
     fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
 ) -> Any:
-    """What `save` of an estimator or of `FQE` saved; reading it executes nothing.
+    """Load an estimator or `FQE` saved by its method `save`; reading executes no code.
 
     Args:
         fname: The file.
-        device: False for the CPU, True for the first GPU, the number of one, or a name that torch knows, such
+        device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows, such
             as "cpu:0" or "cuda:1".
-        algo: What an `FQE` evaluates; None for the estimator that was. An agent is in no file: without it values are
-            known, actions are not.
+        algo: The algorithm that an `FQE` evaluates; None for the estimator in the file. An agent is not saved in the
+            file: without `algo` the `FQE` then has values, but no actions.
 
     Returns:
-        An estimator, or an `FQE`, which goes on as the one that was saved.
+        An estimator, or an `FQE`, with the state of the saved one.
 
     Raises:
         CheckpointError: If the file is damaged or holds something else.
         TypeError: If `algo` is given, but the file holds an estimator.
-        ValueError: If the device is not there, or an estimator cannot use one of its kind.
+        ValueError: If the device does not exist, or an estimator cannot use a device of its kind.
     """
     state, params = read_model(fname)
     if "algorithm" in params:

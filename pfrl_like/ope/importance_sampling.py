@@ -1,6 +1,6 @@
-"""Importance sampling over whole episodes, plain and weighted, and per decision (Precup et al. 2000).
+"""Estimators of returns: importance sampling (Precup et al. 2000), the direct method, doubly robust ones and MAGIC.
 
-The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the episode's beginning on.
+The weight of a step is the product of the ratios pi_e(a|s) / pi_b(a|s) from the beginning of the episode.
 """
 
 import dataclasses
@@ -20,12 +20,14 @@ from pfrl_like.utils.checks import check_numbers, levels_to_the_caller, warn_onc
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SelfNormalized:
-    """Sums of averages `sum_i w_ik x_ik / sum_i w_ik`, which all estimators are made of; 0 where no weight is.
+    """Weighted averages `sum_i w_ik x_ik / sum_i w_ik` and their sums, of which all estimators consist.
+
+    An average without any weight is 0.
 
     Attributes:
-        weight: w, at least 0, [E, K].
-        value: x, [E, K].
-        parts: Which averages make up each of J numbers, [J, K]; sums with these factors.
+        weight: Weights w, at least 0, [E, K].
+        value: Values x, [E, K].
+        parts: Factors of the K averages in each of J sums, [J, K].
     """
 
     weight: Array
@@ -44,18 +46,18 @@ class SelfNormalized:
 
     @property
     def width(self) -> int:
-        """Numbers held for each resample."""
+        """Number of floats needed for each resample."""
         return len(self.parts) * sum(self.weight.shape)
 
     def __call__(self, counts: Array) -> tuple[Array, Array]:
-        """The numbers of resamples, and their influence functions.
+        """The sums of averages for resamples, and their influence functions.
 
         Args:
-            counts: How often each episode is in each of B resamples, [B, E].
+            counts: Number of copies of each episode in each of B resamples, [B, E].
 
         Returns:
-            The numbers, [B, J], and how much each episode moves them, [B, E, J]: what a number gains, to first order,
-            by one more copy of the episode is its influence divided by the size of the resample.
+            The sums, [B, J], and the influence of each episode on them, [B, E, J]. To first order one more copy of an
+            episode changes a sum by the influence divided by the size of the resample.
         """
         sums = counts @ self.weight
         share = np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
@@ -69,19 +71,19 @@ class SelfNormalized:
 
 
 def covariance(counts: Array, influence: Array) -> Array:
-    """Covariance of the numbers by their influence functions (the delta method), [B, J, J]."""
+    """Covariances, [B, J, J], of J numbers from their influence functions, [B, E, J] (the delta method)."""
     size = counts.sum(1)[:, None, None]
     spread = (counts[:, :, None] * influence).swapaxes(1, 2) @ influence
     return np.asarray(spread / (size * np.maximum(size - 1.0, 1.0)))
 
 
 def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """Mean of each episode's return times its last weight: unbiased, and of large variance.
+    """Mean of each episode's return times its last weight: unbiased, with a large variance.
 
     Args:
         episodes: Recorded episodes with probabilities.
         gamma: Discount factor per step.
-        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
 
     Returns:
         The estimate.
@@ -97,9 +99,9 @@ def importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootst
 
 
 def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """The returns' average with the last weights: consistent, biased towards the behaviour policy for few episodes.
+    """Average of the returns with the last weights: consistent, biased towards the behaviour policy for few episodes.
 
-    It is NaN where no episode has any weight. Arguments, result and errors are those of `importance_sampling`.
+    It is NaN if no episode has a weight above 0. Arguments, result and errors are those of `importance_sampling`.
     """
     returns = (discounts(episodes, gamma) * episodes.reward).sum(1, keepdims=True)
     weight, _ = scaled_weights(episodes.log_weight[:, -1:])
@@ -114,7 +116,7 @@ def weighted_importance_sampling(episodes: LoggedEpisodes, gamma: float, interva
 def per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Mean of the rewards' discounted sums, each reward times the weight of its own step: unbiased.
+    """Mean over episodes of the discounted sum of rewards, each times the weight of its own step: unbiased.
 
     Arguments, result and errors are those of `importance_sampling`.
     """
@@ -126,10 +128,10 @@ def per_decision_importance_sampling(
 def weighted_per_decision_importance_sampling(
     episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None
 ) -> Estimate:
-    """Discounted sum over steps of the rewards' averages with the weights of the step: consistent.
+    """Discounted sum over steps of the average reward of the step, with the weights of the step: consistent.
 
-    This is the consistent form (Thomas 2015, "Safe reinforcement learning", 3.10), in which an episode that is over
-    goes on with its last weight and rewards of 0. Arguments, result and errors are those of `importance_sampling`.
+    This is the consistent form (Thomas 2015, "Safe reinforcement learning", 3.10), in which an episode continues after
+    its end with its last weight and rewards of 0. Arguments, result and errors are those of `importance_sampling`.
     """
     weight, _ = scaled_weights(episodes.log_weight)
     averages = SelfNormalized.total(weight, discounts(episodes, gamma) * episodes.reward)
@@ -148,7 +150,7 @@ def discounts(episodes: LoggedEpisodes, gamma: float) -> Array:
 
 
 def plain_weights(episodes: LoggedEpisodes) -> tuple[Array, float]:
-    """Weights of all steps, [E, T], divided by the largest one if it is above 1, and the logarithm of that."""
+    """Weights of all steps, [E, T], divided by the largest one if it is above 1, and the logarithm of the divisor."""
     scale = max(0.0, float(episodes.log_weight.max()))
     return np.exp(episodes.log_weight - scale), scale
 
@@ -161,15 +163,15 @@ def estimated(
     log_scale: float = 0.0,
     weighted: bool = True,
 ) -> Estimate:
-    """The estimate that is one number of weighted averages, with its interval.
+    """The estimate given by a sum of weighted averages, with its interval.
 
     Args:
-        estimator: What it is called.
+        estimator: Name of the estimator.
         episodes: The episodes.
-        numbers: The averages.
-        settings: How the interval is made; None for a `Bootstrap` as it is by default.
-        log_scale: Logarithm of what the number was divided by.
-        weighted: Whether importance weights count in it.
+        numbers: The averages and their sum.
+        settings: Settings of intervals; None for a `Bootstrap` with its defaults.
+        log_scale: Logarithm of the number by which the values were divided.
+        weighted: Whether the estimate has importance weights.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
@@ -197,10 +199,10 @@ def estimated(
 
 
 def least_square_on_simplex(matrix: Array) -> Array:
-    """X >= 0 that sums to 1 and makes x' A x least, [J], for A positive semi-definite, [J, J].
+    """The vector x >= 0, [J], that sums to 1 and minimises x' A x, for A positive semi-definite, [J, J].
 
-    Scaled to A z = 1 wherever z > 0 it is a problem of non-negative least squares, solved by exchanging active numbers
-    (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
+    Scaled to A z = 1 wherever z > 0 it is a non-negative least squares problem, which is solved by exchanging elements
+    of the active set (Lawson and Hanson 1974, "Solving least squares problems", chapter 23).
     """
     size = len(matrix)
     scale = np.trace(matrix) / size
@@ -226,7 +228,7 @@ def _solved(a: Array, active: NDArray[np.bool_]) -> Array:
 
 
 def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
-    """Go towards the wanted numbers until the first one is 0, which becomes inactive."""
+    """Move z towards the wanted numbers until the first element is 0; that element becomes inactive."""
     at = np.flatnonzero(active)
     falling = wanted <= 0
     reach = z[at] / np.where(falling, z[at] - wanted, 1.0)
@@ -236,23 +238,23 @@ def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
     z[left], active[left] = 0.0, False
 
 
-#: MAGIC chooses among so many lengths at most.
+#: Largest number of lengths among which MAGIC chooses.
 _LENGTHS = 20
-#: What is to be said against values that a model alone tells.
+#: Warning about values that come from a model alone.
 _NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
-#: Confidence of the interval from which MAGIC reads how biased a length is (arXiv:1604.00923, 7.2).
+#: Confidence of the interval from which MAGIC estimates the bias of a length (arXiv:1604.00923, 7.2).
 _OF_BIAS = 0.9
 
 
 def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -> Estimate:
     """Mean of the model's V(s_0).
 
-    Nothing tells how wrong the model is: the estimate has a `start_state_interval` and no `interval`, and an
+    The error of the model is unknown: the estimate has a `start_state_interval` and no `interval`, and an
     `UnreliableEstimateWarning` says so, once a process.
 
     Args:
-        episodes: Recorded episodes with the model's values; probabilities do not count.
-        interval: How the interval of start states is made; None for a `Bootstrap` as it is by default.
+        episodes: Recorded episodes with the model's values; probabilities are not used.
+        interval: Settings of the interval of start states; None for a `Bootstrap` with its defaults.
 
     Returns:
         The estimate.
@@ -279,12 +281,12 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
 def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Mean of V(s_0) + sum_t gamma**t w_t (r_t + gamma V(s_{t+1}) - Q(s_t, a_t)) (arXiv:1511.03722, eq. 10).
 
-    It is unbiased whatever the model says, and has little variance if that is right.
+    It is unbiased for any model, and has a small variance if the model is accurate.
 
     Args:
         episodes: Recorded episodes with probabilities and the model's values.
         gamma: Discount factor per step.
-        interval: How the interval is made; None for a `Bootstrap` as it is by default.
+        interval: Settings of intervals; None for a `Bootstrap` with its defaults.
 
     Returns:
         The estimate.
@@ -302,7 +304,7 @@ def doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | 
 
 
 def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
-    """The same with averages by the weights of each step (arXiv:1604.00923, section 5): consistent, steadier.
+    """`doubly_robust` with weighted averages for each step (arXiv:1604.00923, section 5): consistent, less variance.
 
     Arguments, result and errors are those of `doubly_robust`.
     """
@@ -313,10 +315,10 @@ def weighted_doubly_robust(episodes: LoggedEpisodes, gamma: float, interval: Boo
 def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = None) -> Estimate:
     """Model and guided importance sampling combined (arXiv:1604.00923, section 7).
 
-    Estimates that follow the weights for so many steps, and the model from there on, are mixed so that variance and
-    bias together are least. Both are found by the delta method. The interval, like the standard error, is that of
-    `weighted_doubly_robust`, made wider if it lacks the value: how biased a mixture is the data do not say more exactly
-    than that. Arguments, result and errors are those of `doubly_robust`.
+    Estimates that use the weights for the first steps, and the model after them, are mixed so that the sum of variance
+    and squared bias is smallest. Both are estimated by the delta method. Interval and standard error are those of
+    `weighted_doubly_robust`; the interval is widened if it does not contain the value, since the data do not tell the
+    bias of a mixture more precisely. Arguments, result and errors are those of `doubly_robust`.
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))
@@ -328,7 +330,7 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
 
 
 def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Array]:
-    """Weights and values, [E, 2 T + 1]: V of the states 0 to T, then r - Q of the steps, all discounted."""
+    """Weights and values, [E, 2 T + 1] each: V of the states 0 to T, then r - Q of the steps, all discounted."""
     q, v = episodes.model()
     factor = discounts(episodes, gamma)
     weight, _ = scaled_weights(episodes.log_weight)
@@ -338,7 +340,7 @@ def _weighted_columns(episodes: LoggedEpisodes, gamma: float) -> tuple[Array, Ar
 
 
 def _parts(n_steps: int) -> Array:
-    """Which columns make up the estimate that follows the weights for 0, ..., T steps, [J, 2 T + 1]."""
+    """Factors, 0 or 1, of the columns in the estimates that use the weights for 0, ..., T steps, [J, 2 T + 1]."""
     every = np.arange(n_steps + 1)
     some = np.unique(np.round(np.geomspace(1, n_steps + 1, _LENGTHS))) - 1
     lengths, step = (every if len(every) <= _LENGTHS else some)[:, None], every[:-1]
@@ -346,7 +348,7 @@ def _parts(n_steps: int) -> Array:
 
 
 def _mixture(once: Array, found: Array, influence: Array) -> Array:
-    """Shares of the estimates, [J], by their variance and their distance from what the longest one says."""
+    """Shares of the estimates in the mixture, [J], from their variances and their distances from the longest one."""
     reach = NormalDist().inv_cdf((1 + _OF_BIAS) / 2) * estimates.standard_error(once, influence[:, :, -1])
     away = found[0] - found[0, -1]
     bias = np.sign(away) * np.maximum(np.abs(away) - reach, 0.0)

@@ -1,4 +1,4 @@
-"""Policies of trained algorithms: modules from features to distributions, and what they give for observations."""
+"""Policies of trained algorithms as modules from features to distributions, and their distributions and densities."""
 
 import copy
 import math
@@ -29,7 +29,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 class GreedyPolicy(nn.Module):
-    """The greedy actions of a Q-function, as distributions; with `epsilon` random ones of discrete actions among them.
+    """A policy of a Q-function's greedy actions; discrete actions are random with probability `epsilon`.
 
     Args:
         q_function: Module from features to an `ActionValue`.
@@ -46,17 +46,17 @@ class GreedyPolicy(nn.Module):
         self.q_function, self.epsilon, self.certain = q_function, epsilon, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
-        """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
+        """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
         value: ActionValue = fast_forward(self.q_function, obs)
         return GreedyChoice(value, self.epsilon) if hasattr(value, "n_actions") else self.certain(value.greedy_actions)
 
 
 class GreedyChoice(Categorical):
-    """Distributions that are certain of the greedy actions of values but for `epsilon`, also among allowed ones alone.
+    """Distributions of epsilon-greedy actions, which can be restricted to the allowed actions.
 
     Args:
         value: Values of discrete actions.
-        epsilon: As of `GreedyPolicy`.
+        epsilon: Probability of a random action.
     """
 
     def __init__(self, value: Any, epsilon: float) -> None:
@@ -64,14 +64,14 @@ class GreedyChoice(Categorical):
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
-        """Certain, but for `epsilon`, of the best of the allowed actions; arguments and errors as of `Categorical`."""
+        """Epsilon-greedy distributions among the allowed actions; argument and errors are those of `Categorical`."""
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
         return MaskedCategorical(_near_certainty(value.greedy_actions, mask, self.epsilon), mask)
 
 
 class FirstOfModel(nn.Module):
-    """The distributions of a model that gives them together with values.
+    """A policy of a model that outputs distributions together with values.
 
     Args:
         model: Module from features to a tuple that begins with a distribution.
@@ -87,11 +87,11 @@ class FirstOfModel(nn.Module):
 
 
 class StillPolicy(nn.Module):
-    """A policy, behind the normaliser of its agent, that learns no moments of the observations it is asked about.
+    """A policy with its agent's normaliser of observations, whose moments are not updated by the evaluation.
 
     Args:
         policy: Module from features to distributions.
-        normalizer: What features pass before; None for nothing.
+        normalizer: Normaliser that is applied to the features first; None for none.
     """
 
     def __init__(self, policy: nn.Module, normalizer: nn.Module | None) -> None:
@@ -105,11 +105,11 @@ class StillPolicy(nn.Module):
 
 
 class RescaledPolicy(nn.Module):
-    """A policy of an estimator with an `action_scaler`, whose actions are those of the data again.
+    """A policy of an estimator with an `action_scaler`, with actions scaled back to those of the data.
 
     Args:
         policy: Module from features to distributions of scaled actions.
-        scaler: The scaler, which shifts and divides.
+        scaler: Fitted affine scaler of actions.
     """
 
     def __init__(self, policy: nn.Module, scaler: AffineScaler) -> None:
@@ -117,7 +117,7 @@ class RescaledPolicy(nn.Module):
         self.policy, self.scaler, self.certain = policy, scaler, DeterministicHead()
 
     def forward(self, obs: Any) -> Any:
-        """The distributions, which have densities if those of scaled actions have."""
+        """The distributions; they have densities if those of scaled actions have."""
         scaled = fast_forward(self.policy, obs)
         mode = mode_of(scaled)
         if not getattr(scaled, "has_density", True):
@@ -128,15 +128,15 @@ class RescaledPolicy(nn.Module):
 
 
 class ActingPolicy(nn.Module):
-    """The actions of an algorithm that chooses in a way of its own, as distributions that are certain of them.
+    """The actions of an algorithm as deterministic distributions, for algorithms that do not act by one network alone.
 
     Args:
         algo: An agent with `batch_act` and `eval_mode`, or anything with `predict`, of raw observations.
-        n_actions: How many discrete actions there are; None of continuous ones.
-        argument: What errors call the algorithm.
+        n_actions: Number of discrete actions; None for continuous actions.
+        argument: Name of the argument in errors.
 
     Raises:
-        TypeError: If it cannot act.
+        TypeError: If `algo` cannot act.
     """
 
     def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
@@ -144,24 +144,24 @@ class ActingPolicy(nn.Module):
         self.ask, self.n_actions, self.certain = _question(algo, argument), n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
-        """A `Categorical`, or of continuous actions what a `DeterministicHead` gives."""
+        """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
         action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
         return self.certain(action.float()) if self.n_actions is None else UnmaskedChoice(action, self.n_actions)
 
 
 class UnmaskedChoice(Categorical):
-    """Distributions that are certain of actions which something chose that is not told of masks.
+    """Deterministic distributions of discrete actions that were chosen without action masks.
 
     Args:
         action: The actions, [N].
-        n_actions: How many there are.
+        n_actions: Number of discrete actions.
     """
 
     def __init__(self, action: Tensor, n_actions: int) -> None:
         super().__init__(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device)))
 
     def masked(self, action_mask: Any) -> NoReturn:
-        """Refuse: what it would have done among the allowed actions is not known.
+        """Raise an error: the choice among the allowed actions is unknown.
 
         Raises:
             TypeError: Always.
@@ -173,10 +173,10 @@ class UnmaskedChoice(Categorical):
 
 
 class NoPolicy(nn.Module):
-    """Stands where a policy is not known."""
+    """Placeholder for an unknown policy."""
 
     def forward(self, obs: Any) -> Any:
-        """Refuse.
+        """Raise an error: the policy is unknown.
 
         Raises:
             NotFittedError: Always.
@@ -185,21 +185,21 @@ class NoPolicy(nn.Module):
 
 
 def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
-    """Logarithms of probabilities, [N, n_actions]: the mask's actions share `epsilon`, one has the rest."""
+    """Log-probabilities, [N, n_actions]: the actions of the mask share `epsilon`, and `action` gets the rest, too."""
     one_hot = nn.functional.one_hot(action.long(), mask.shape[-1])
     return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
 
 
 def agent_of(algo: Any, argument: str = "algo") -> Any:
-    """The agent of an estimator, which has to be built; an agent, or what else acts, itself.
+    """The agent of an estimator, which has to be built; an agent or another object that acts is returned itself.
 
     Args:
-        algo: As of `policy_of`.
-        argument: What errors call it.
+        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        argument: Name of the argument in errors.
 
     Raises:
-        NotFittedError: If an estimator is not built yet.
-        TypeError: If it is a class.
+        NotFittedError: If `algo` is an estimator that is not built yet.
+        TypeError: If `algo` is a class.
     """
     if isinstance(algo, type):
         raise TypeError(f"{argument} is the class {algo.__name__}, expected one that is made of it")
@@ -213,16 +213,16 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
 
 
 def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Module:
-    """What an algorithm does, as a module that shares its parameters and changes nothing in it.
+    """The policy of an algorithm as a module that shares its parameters and does not change the algorithm.
 
     Args:
         algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        n_actions: How many discrete actions there are; None of continuous ones.
-        argument: What errors call it.
+        n_actions: Number of discrete actions; None for continuous actions.
+        argument: Name of the argument in errors.
 
     Raises:
-        TypeError: If it cannot act, or acts by more than the state.
-        NotFittedError: If it is not built yet.
+        TypeError: If `algo` cannot act, or its actions depend on more than the state.
+        NotFittedError: If `algo` is an estimator that is not built yet.
     """
     if isinstance(algo, nn.Module):
         return _still(algo)
@@ -240,36 +240,36 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
 
 
 def reader_of(algo: Any, policy: nn.Module) -> Any:
-    """Whose `features` come before what `policy_of` gives; None of what is asked about raw observations."""
+    """The agent whose `features` are the input of the policy; None if the policy takes raw observations."""
     return None if isinstance(policy, ActingPolicy) else agent_of(algo)
 
 
 def features_of(agent: Any, obs: Any) -> Any:
-    """Observations as a policy takes them: the features of an agent, on its device, or what they are without one."""
+    """The input of a policy: the agent's features of observations, on its device; without an agent the observations."""
     device = getattr(agent, "device", "cpu")
     features = agent.features(obs, device) if hasattr(agent, "features") else obs
     return map_nested(lambda leaf: torch.as_tensor(leaf, device=device), features)
 
 
 def lying_on(device: torch.device, policy: nn.Module) -> nn.Module:
-    """A policy itself if it lies there, or else a copy, so that the algorithm's own one stays where it is."""
+    """The policy itself if it is on the device, or else a copy there; the algorithm's policy is not moved."""
     tensors = [*policy.parameters(), *policy.buffers()]
     return policy if all(tensor.device == device for tensor in tensors) else copy.deepcopy(policy).to(device)
 
 
 def evaluates_modes(algo: Any) -> bool:
-    """Whether an algorithm takes the modes of its policy in evaluation, not samples."""
+    """True if an algorithm takes the modes of its policy in evaluation, not samples."""
     return bool(getattr(agent_of(algo), "act_deterministically", True))
 
 
 def _acts_by_policy(agent: Any) -> bool:
-    """Whether an agent takes samples or modes of its `policy`, and chooses in no other way."""
+    """True if an agent's actions are always samples or modes of its `policy`."""
     takes_modes = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
     return samples_its_policy(agent) and (takes_modes or not agent.act_deterministically)
 
 
 def _policy_of_model(agent: Any) -> nn.Module | None:
-    """What an agent's `model` says; None if there is none, or the agent chooses by more, as `DiscreteBCQ` does."""
+    """The policy of an agent's `model`; None if it has no model, or acts by more than it, such as `DiscreteBCQ`."""
     model = getattr(agent, "model", None)
     if not isinstance(model, nn.Module) or getattr(type(agent), "greedy_actions", None) is not Acting.greedy_actions:
         return None
@@ -281,7 +281,7 @@ def _policy_of_model(agent: Any) -> nn.Module | None:
 
 
 def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:
-    """A policy itself if nothing comes before it and nothing in it learns moments."""
+    """A policy without updates of moments: the policy itself if it has no normaliser, or else a `StillPolicy`."""
     return StillPolicy(policy, normalizer) if normalizer is not None or normalizations_of(policy) else policy
 
 
@@ -300,17 +300,17 @@ def _question(algo: Any, argument: str) -> Any:
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:
-    """What a policy gives for observations.
+    """The distributions of actions that a policy gives for observations.
 
     Args:
-        policy: What `policy_of` gives.
-        agent: Whose features come before it, as `reader_of` has it.
+        policy: Policy made by `policy_of`.
+        agent: Agent whose features are the input of the policy, or None, as returned by `reader_of`.
         obs: Observations, [n, ...].
-        argument: What errors call the policy.
+        argument: Name of the argument in errors.
 
     Raises:
-        ValueError: If it cannot take such observations.
-        TypeError: If it gives no distributions.
+        ValueError: If the policy cannot take such observations.
+        TypeError: If the policy gives no distributions.
     """
     with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
@@ -320,7 +320,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
 
 
 def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
-    """`distribution_of` for one observation, [1, ...], by which a policy is tried; the random streams stay."""
+    """`distribution_of` for one observation, [1, ...], as a dry run of a policy; random streams stay unchanged."""
     with torch.no_grad(), evaluating_readers(policy), isolated_rng():
         return distribution_of(policy, agent, obs)
 
@@ -333,18 +333,19 @@ def check_actions(
     *,
     env: bool = False,
 ) -> None:
-    """Refuse a policy of other actions than those of data or of an environment.
+    """Raise an error if a policy has other actions than the data or an environment.
 
     Args:
-        distribution: What it gives for some observations, [n].
-        discrete_action: Whether actions are indices.
-        size: Numbers of an action, or how many discrete actions there are.
-        argument: What errors call the policy.
-        env: Whether they are those of an environment, which has to have every action of the policy.
+        distribution: Distribution that the policy gives for some observations, [n].
+        discrete_action: Whether actions are discrete.
+        size: Size of a continuous action, or number of discrete actions.
+        argument: Name of the argument in errors.
+        env: Whether the actions are those of an environment, which must have all actions of the policy.
 
     Raises:
-        TypeError: If its actions are of the other kind.
-        ValueError: If they are of another size, or fewer discrete ones.
+        TypeError: If the policy's actions are of the other kind.
+        ValueError: If the policy's actions have another size, or it has too few discrete actions, or, for an
+            environment, too many.
     """
     shape = tuple(distribution.batch_shape + distribution.event_shape)
     categorical = isinstance(distribution, TorchCategorical)
@@ -361,17 +362,17 @@ def check_actions(
 
 
 def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_size: int) -> None:
-    """Refuse data of other shapes, or of another kind of actions, than an algorithm says that it has.
+    """Raise an error if data have other shapes, or another kind of actions, than an algorithm declares.
 
     Args:
-        algo: As of `policy_of`.
-        discrete_action: Whether actions of the data are indices.
+        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        discrete_action: Whether actions of the data are discrete.
         observation_shape: Shape of an observation of the data, frames not stacked.
-        action_size: Numbers of an action of the data, or how many discrete actions occur.
+        action_size: Size of an action of the data, or number of discrete actions that occur, which may be smaller.
 
     Raises:
-        TypeError: If actions are of the other kind.
-        ValueError: If shapes differ.
+        TypeError: If the kinds of actions differ.
+        ValueError: If the shapes differ.
     """
     told = kind_told_by(algo)
     if told is not None and told != discrete_action:
@@ -382,12 +383,12 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
 
 
 def n_actions_of(algo: Any, shown: int, observation: Any) -> int:
-    """How many discrete actions there are: those that data show, or more if the algorithm knows of more.
+    """Number of discrete actions: that of the data, or that of the algorithm if it is larger.
 
     Args:
-        algo: As of `policy_of`.
-        shown: How many there are in the data.
-        observation: What an agent or a module is asked about.
+        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        shown: Number of discrete actions in the data.
+        observation: Observation for a dry run of an agent or a module, which shows its number of actions.
     """
     known = getattr(algo, "action_size_", None)
     if known is None:
@@ -402,13 +403,13 @@ def n_actions_of(algo: Any, shown: int, observation: Any) -> int:
 
 
 class Tried(NamedTuple):
-    """A policy that has the actions that are asked for, as one observation has shown.
+    """A policy whose actions were checked in a dry run with one observation.
 
     Attributes:
-        policy: What `policy_of` gives.
-        agent: Whose features come before it, as of `reader_of`.
-        distribution: What it gives for the observation.
-        size: Numbers of an action, or how many discrete actions there are.
+        policy: Policy made by `policy_of`.
+        agent: Agent whose features are the input of the policy, or None, as returned by `reader_of`.
+        distribution: Distribution that the policy gives for the observation.
+        size: Size of a continuous action, or number of discrete actions.
     """
 
     policy: nn.Module
@@ -418,20 +419,20 @@ class Tried(NamedTuple):
 
 
 def tried(algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False) -> Tried:
-    """The policy of an algorithm, which is asked about one observation.
+    """The policy of an algorithm, checked in a dry run with one observation.
 
     Args:
-        algo: As of `policy_of`.
-        observation: One of the data or of the environment, frames stacked.
-        discrete_action: Whether their actions are indices.
-        size: Numbers of an action, or how many discrete actions there are; of data there may be more, which do not
-            occur.
-        env: Whether they are those of an environment.
+        algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
+        observation: An observation of the data or of the environment, frames stacked.
+        discrete_action: Whether actions are discrete.
+        size: Size of a continuous action, or number of discrete actions; in data it may be smaller.
+        env: Whether the actions are those of an environment, which must have all actions of the policy.
 
     Raises:
-        TypeError: If it cannot act, or has actions of the other kind.
-        ValueError: If it does not take the observation, or has actions of another size, or fewer discrete ones.
-        NotFittedError: If it is not built yet.
+        TypeError: If `algo` cannot act, or has actions of the other kind.
+        ValueError: If `algo` does not take the observation, its actions have another size, or it has too few discrete
+            actions, or, for an environment, too many.
+        NotFittedError: If `algo` is an estimator that is not built yet.
     """
     if discrete_action and not env:
         size = n_actions_of(algo, size, observation)
@@ -449,16 +450,16 @@ def log_probs(
 
     Args:
         policy: Module from features to distributions of actions.
-        obs: Observations, [n, ...]; what has a length and gives slices is enough.
+        obs: Observations, [n, ...], or an object with a length and slices.
         action: Actions, [n, A] or [n].
-        agent: Whose `features` and `device` come before the policy; None for none.
-        modes: Whether the policy is certain of its modes; for discrete actions.
-        argument: What errors call the policy.
+        agent: Agent whose `features`, on its `device`, are the input of the policy; None if it takes the observations.
+        modes: Whether the policy always takes its modes; for discrete actions only.
+        argument: Name of the argument in errors.
 
     Raises:
-        TypeError: If it gives no distributions, or actions of the other kind, or has no densities.
-        ValueError: If it cannot take the observations, its actions are of another size, there are not as many of one
-            as of the other, or modes of continuous actions are asked for.
+        TypeError: If the policy gives no distributions, or actions of the other kind, or has no densities.
+        ValueError: If the policy cannot take the observations, its actions have another size, the numbers of
+            observations and actions differ, or `modes` is True for continuous actions.
     """
     action = np.asarray(action)
     discrete = action.ndim == 1
@@ -483,12 +484,12 @@ def log_probs(
 
 
 def has_density(distribution: Any) -> bool:
-    """Whether a distribution tells how probable an action is, and is not certain of one of continuous ones."""
+    """True if a distribution has probabilities or densities; a deterministic one of continuous actions has none."""
     return getattr(distribution, "has_density", True)
 
 
 def kind_told_by(*algos: Any) -> bool | None:
-    """Whether the actions of the first agent or estimator that says so are discrete; None if there is none."""
+    """True if the first agent or estimator that declares its kind of actions has discrete ones; None if none does."""
     for algo in algos:
         if (kind := getattr(algo, "action_kind", None)) is not None:
             return bool(kind[0] == "discrete")

@@ -1,1 +1,1 @@
-"""What estimators are made of: hyperparameters, networks, fitting, files."""
+"""Parts of estimators: hyperparameters, networks, fitting, files."""

@@ -1,4 +1,4 @@
-"""The interface of estimators: algorithms and their hyperparameters, from which an agent is built."""
+"""`Estimator`, the base of estimators: hyperparameters, from which an agent is built, and predictions of the agent."""
 
 import copy
 import functools
@@ -33,7 +33,7 @@ Array = NDArray[Any]
 
 
 def batch_alone(update: Any) -> Any:
-    """`update` that takes a minibatch alone as well, and gives the losses by name then."""
+    """Decorator of `update` that also accepts a minibatch alone; `update` then returns the losses by name."""
 
     @functools.wraps(update)
     def update_by(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -52,52 +52,55 @@ def batch_alone(update: Any) -> Any:
 class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameters):
     """Base of estimators.
 
-    The constructor only stores. `fit` (or `create_impl`) builds the agent, which becomes `impl`; it learns on with
-    every further `fit`, and in environments with `fit_online`, by the hyperparameters as they are then. The clone of an
+    The constructor only stores the hyperparameters. `fit` (or `create_impl`) builds the agent and stores it as `impl`.
+    Every further `fit` or `fit_online` continues its training with the current hyperparameters. The clone of an
     estimator is not built.
 
     Args:
         batch_size: Transitions of a minibatch.
-        n_frames: Images that are stacked to one observation, along the channels.
-        use_batch_norm: Whether layers of the networks are followed by batch normalisation.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
         use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-        scaler: Of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt `observation_scaler`. One
-            that is not fitted is fitted to the episodes of the first `fit`, as those of actions and rewards are.
-        action_scaler: Of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and acts
-            in scaled actions, which "min_max" puts into [-1, 1], where policies act; what is given to the estimator and
-            to explorers, what it gives and what buffers hold are actions of the data and of the environment.
-            `fit_online` fits "min_max" to the environment's bounds.
-        reward_scaler: Of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a `Scaler`
-            of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
         augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
-        n_augmentations: How many times each row is augmented; the loss is the mean over them.
-        encoder_params: As of `pfrl_like.encoders.make_encoder`.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
         dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
-        n_epochs: Epochs of a `fit` that is not told how many; None for 1000.
-        impl: The agent, if it is there already.
-        kwargs: Unknown hyperparameters are ignored with a warning; those of later versions of d3rlpy are a TypeError
-            that names what does the same here.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
 
     Attributes:
         impl: The agent; None before it is built.
-        scaler: The scaler, also where it is given by name; the fitted one once the agent is built. So are
-            `action_scaler` and `reward_scaler`.
-        augmentation: The `AugmentationPipeline` of what was given.
-        scaler_: The fitted scaler, once the agent is built; likewise `action_scaler_` and `reward_scaler_`.
+        scaler: The scaler as an object, also if it is given by name; the fitted one once the agent is built. The same
+            holds for `action_scaler` and `reward_scaler`.
+        augmentation: The `AugmentationPipeline` made from the argument.
+        scaler_: The fitted scaler; None before the agent is built. The same holds for `action_scaler_` and
+            `reward_scaler_`.
         eval_results_: Scores by name, one for each epoch.
-        observation_shape_: Shape of one observation, before frames are stacked.
-        action_size_: Numbers of an action, or how many discrete actions there are.
+        observation_shape_: Shape of one observation, frames not stacked; None before the agent is built.
+        action_size_: Size of a continuous action, or number of discrete actions; None before the agent is built.
     """
 
-    #: Metrics of an update and the agent's statistics that they are.
+    #: Names of an update's metrics, each with the name of the agent's statistic.
     loss_names: ClassVar[Mapping[str, str]] = {}
-    #: Whether it learns what comes next, for which nothing can stand in, and not values alone.
+    #: Whether it learns to predict next observations, not values alone; transitions without a recorded one are skipped.
     learns_next_observations: ClassVar[bool] = False
-    #: Metrics of an epoch, attributes of the agent.
+    #: Attributes of the agent that are metrics of an epoch.
     state_names: ClassVar[tuple[str, ...]] = ()
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
-    #: `pfrl_like.ope.evaluate_offline`, which `pfrl_like.ope` puts here: it lies above the estimators.
+    #: `pfrl_like.ope.evaluate_offline`; set by `pfrl_like.ope`, a higher layer than the estimators.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
         **{name: functools.partial(make_scaler, column=column) for name, column in spaces.SCALERS.items()},
@@ -120,7 +123,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     #: TD errors and losses of the last `update`.
     _learnt: Any = None
-    #: Epochs and updates so far, while an overridden `update` is called.
+    #: Numbers of epochs and updates so far, while an overridden `update` is called.
     _updating: tuple[int, int] | None = None
 
     scaler_: Any = None
@@ -133,23 +136,23 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         super().__init__(**hyperparameters)
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; others are ignored with a warning that names the nearest.
+        """Set hyperparameters; unknown ones are ignored with a warning that names the nearest.
 
-        An agent that is there gets those that can change, such as learning rates, `gamma` and `tau`, at once. Those
-        that are assigned as attributes take effect in it when it is fitted again.
+        Hyperparameters that can change in a built agent, such as learning rates, `gamma` and `tau`, change in it at
+        once. Those that are assigned as attributes take effect in the agent at the next `fit`.
 
         Returns:
             The object itself.
 
         Raises:
-            ValueError: On a value that cannot be, or that the agent cannot have any more because it is built, such as
-                `n_critics`; all stay as they were.
-            TypeError: Likewise.
+            ValueError: On a value out of range, or on a hyperparameter that can no longer change because the agent is
+                built, such as `n_critics`; all hyperparameters stay unchanged.
+            TypeError: On a value of a wrong type; all hyperparameters stay unchanged.
         """
         before = dict(vars(self))
         try:
             super().set_params(**params)
-            self.use_gpu = Device.of(self.use_gpu)  # which copies can move to another GPU
+            self.use_gpu = Device.of(self.use_gpu)  # copies of a `Device` can move to another GPU
             if "impl" in params:
                 self._given_impl, self._built_with = self.impl, self.get_params(deep=False)
             self.retune()
@@ -159,7 +162,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return self
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All hyperparameters, from which the constructor makes an equal estimator, not built.
+        """All hyperparameters by name; the constructor makes an equal estimator of them, not built.
 
         Args:
             deep: Whether the values are copies.
@@ -168,25 +171,25 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return copy.deepcopy(params) if deep else params
 
     def __sklearn_clone__(self) -> Self:
-        """An equal estimator that is not built; its `dynamics` model is copied as it is, learnt or not."""
+        """An equal estimator that is not built; its `dynamics` model is a copy with the same parameters."""
         return type(self)(**self.get_params())
 
     # Building
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
-        """The agent for observations, with frames stacked, and actions of these sizes."""
+        """Make the agent for observations of this shape, frames stacked, and actions of this size."""
         raise NotImplementedError(f"{type(self).__name__} builds no agent")
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; `fit` and `fit_online` do it for the shapes of their data.
+        """Build the agent; `fit` and `fit_online` call it with the shapes of their data.
 
         Args:
-            observation_shape: Shape of one observation, without stacked frames.
-            action_size: Numbers of an action, or how many discrete actions there are.
+            observation_shape: Shape of one observation, frames not stacked.
+            action_size: Size of a continuous action, or number of discrete actions.
 
         Raises:
-            ValueError: On a hyperparameter or a shape that cannot be, with the value got.
-            TypeError: Likewise.
+            ValueError: On a hyperparameter or a shape out of range, with the value got.
+            TypeError: On a hyperparameter or a shape of a wrong type, with the value got.
         """
         shape = spaces.shape_of_one(observation_shape)
         check_counts(action_size=action_size)
@@ -198,7 +201,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         self._built_with = self.get_params(deep=False)
 
     def _augment(self) -> Callable[[Batch], Batch] | None:
-        """What scales and augments minibatches, if anything does."""
+        """The function that scales and augments minibatches; None if there is nothing to do."""
         check_counts(n_augmentations=self.n_augmentations)
         pipeline = pipeline_of(self.augmentation)
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
@@ -207,7 +210,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return spaces.BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
 
     def fit_scaler(self, episodes: Any) -> None:
-        """Make the scalers, and fit those to episodes that are not fitted; `fit` does it before it builds the agent."""
+        """Make the scalers and fit unfitted ones to episodes; `fit` calls it before it builds the agent."""
         made = spaces.made_scalers(self)
         for scaler in made.values():
             if scaler is not None and not scaler.fitted:
@@ -221,7 +224,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )  # fmt: skip
 
     def _common(self) -> dict[str, Any]:
-        """What every agent is built with; batches come from the data, and from a buffer only online."""
+        """Arguments of all agents; offline, minibatches come from the data and the replay buffer stays empty."""
         return {
             "replay_buffer": ReplayBuffer(None), "device": self._device, "minibatch_size": self.batch_size,
             "replay_start_size": self.batch_size,
@@ -232,14 +235,14 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         device = Device.of(self.use_gpu)
         return resolve_device(None if device is None else device.get_id())
 
-    # Acting and judging
+    # Predictions
 
     def predict(self, x: Any, *, action_mask: Any = None) -> Array:
         """Greedy actions.
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
+            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
 
         Returns:
             Actions, [n, action_size], or [n] if discrete.
@@ -247,14 +250,14 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         Raises:
             NotFittedError: Before the agent is built.
             ValueError: If the observations or the mask have another shape.
-            NonFiniteError: If they have numbers that are not finite.
+            NonFiniteError: On NaN or infinity.
             TypeError: On a mask of continuous actions.
         """
         agent, obs = self._agent, self._observations(x)
         return self._unscaled(spaces.greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Actions of the policy, drawn where it is random; arguments, result and errors as of `predict`."""
+        """Samples of the policy, greedy actions without one; arguments, result and errors are those of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
@@ -266,10 +269,10 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         Args:
             x: Observations, [n, ...], frames stacked.
             action: Actions, [n, action_size], or [n] if discrete.
-            with_std: Whether to give also how far the critics differ.
+            with_std: Whether to return the standard deviations over the critics, too.
 
         Returns:
-            Values, [n]; with `with_std` they and the standard deviations over the critics, [n].
+            Values, [n]; with `with_std` a pair of values and standard deviations over the critics, [n].
 
         Raises:
             NotFittedError: Before the agent is built.
@@ -286,24 +289,24 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return (mean, values.std(0, correction=0).cpu().numpy()) if with_std else mean
 
     def __getstate__(self) -> dict[str, Any]:
-        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # so that another process can score it
+        evaluate = {} if self.evaluate is None else {"evaluate": self.evaluate}  # for `score` in another process
         return {**vars(self), **evaluate}
 
     @property
     def evaluate_offline(self) -> Never:
-        """Not here: it is a function of `pfrl_like.ope`, which lies above the estimators."""
+        """Raises an AttributeError that names the function `pfrl_like.ope.evaluate_offline`."""
         raise AttributeError(
             "estimators have no evaluate_offline; call pfrl_like.ope.evaluate_offline(estimator, dataset, "
             "gamma=estimator.gamma)"
         )
 
     def score(self, episodes: Any, y: Any = None, **options: Any) -> float:
-        """The discounted return that fitted Q evaluation expects, by which scikit-learn chooses unless told otherwise.
+        """The discounted return estimated by fitted Q evaluation; scikit-learn's default score.
 
         Args:
             episodes: A dataset or a list of episodes.
-            y: Not looked at.
-            options: As of `pfrl_like.ope.evaluate_offline`; `gamma` is that of the estimator.
+            y: Ignored.
+            options: Further arguments of `pfrl_like.ope.evaluate_offline`; the default of `gamma` is the estimator's.
 
         Raises:
             NotFittedError: Before the agent is built.
@@ -335,12 +338,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         )
 
     def _actions(self, action: Any) -> Tensor:
-        """Actions of the data as those of the agent."""
+        """Actions of the data, scaled for the agent."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
         return actions if self.action_scaler_ is None else self.action_scaler_.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
-        """Actions of the agent as those of the data."""
+        """Actions of the agent, scaled back to those of the data."""
         if self.action_scaler_ is None:
             return actions
         unscaled: Array = self.action_scaler_.reverse_transform(torch.as_tensor(actions)).numpy()
@@ -353,25 +356,25 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     @batch_alone
     def update(self, epoch: int, total_step: int, batch: TransitionMiniBatch | Batch) -> list[float]:
-        """Learn once. A subclass may override it: `fit` and `fit_online` call it then, with a `TransitionMiniBatch`.
+        """Make one update; if a subclass overrides it, `fit` and `fit_online` call it with a `TransitionMiniBatch`.
 
-        It may be called, and overridden, as `update(batch)`, too, which gives the losses by name, as later versions of
-        d3rlpy have it.
+        It may also be called, and overridden, as `update(batch)`, as in later versions of d3rlpy; it then returns the
+        losses by name.
 
         Args:
-            epoch: Epochs so far.
-            total_step: Updates so far.
+            epoch: Number of epochs so far.
+            total_step: Number of updates so far.
             batch: Minibatch, frames stacked.
 
         Returns:
-            The losses, in the order of `loss_names`; those that this update had no turn for are left out. What
-            overrides it may also give a dict of losses by name, or None.
+            The losses, in the order of `loss_names`, without those that this update did not compute. An overriding
+            method may also return a dict of losses by name, or None.
 
         Raises:
             NotFittedError: Before the agent is built.
-            TypeError: If it is no minibatch, or has actions of the other kind.
-            ValueError: If observations or actions have another shape, such as another number of frames, or are not as
-                many as rewards, or there is no such discrete action.
+            TypeError: If `batch` is no minibatch, or has actions of the other kind.
+            ValueError: If observations or actions have another shape (such as another number of frames), if their
+                number differs from that of the rewards, or if a discrete action does not exist.
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
         fitting = fitting_batch(self, self._agent, batch)
@@ -379,8 +382,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         return [float(loss) for loss in self._learnt[1].values()]
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update`, which gives how wrong each row was, [N], and the losses by name, where they are."""
+        """Make one update and return the TD errors, [N], and the losses by name, on the agent's device."""
         agent = self._agent
-        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns in the first one
+        agent.optim_t = total_step + getattr(agent, "policy_update_delay", 1) - 1  # the policy learns at once
         td_error, stats = agent.update(batch)
         return td_error, {name: stats[key] for name, key in self.loss_names.items() if key in stats}

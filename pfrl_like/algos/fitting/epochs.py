@@ -1,4 +1,4 @@
-"""Epochs of training: updates and the methods that users override, progress, and the log of a run."""
+"""Epochs of training: updates, methods that users override, progress, and the log of a run."""
 
 import contextlib
 import inspect
@@ -24,10 +24,10 @@ from pfrl_like.storage.atomic import atomic_write
 from pfrl_like.storage.json_file import dump_json
 from pfrl_like.utils.checks import warn_once
 
-#: Called with epoch, updates so far and a minibatch; gives the TD errors, if they are known, and the losses by name.
+#: Called with epoch, updates so far and a minibatch; returns the TD errors (None if unknown) and the losses by name.
 UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
-#: What to override here, and the methods that users of d3rlpy override in its place.
+#: Methods to override here, each with the methods that users of d3rlpy override instead.
 _INSTEAD = (
     ("update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
     ("create_impl(observation_shape, action_size)", "_create_impl inner_create_impl _process_observation_shape"),
@@ -50,27 +50,27 @@ _INSTEAD = (
     ),
 )
 
-#: Methods that are not called, and what to override instead.
+#: Methods that are never called here, with the method to override instead.
 NOT_CALLED: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
 _LOGGER = logging.getLogger(__name__)
-#: Where TensorBoard looks for runs.
+#: Folder in which TensorBoard looks for runs.
 RUNS = "runs"
 
 
 def is_overridden(algo: Any, *names: str) -> bool:
-    """Whether one of an object's methods is not this library's: a subclass, a mix-in or an assignment has another."""
+    """True if one of an object's methods is not this library's: a subclass, mix-in or assignment overrides it."""
     return any(_is_of_the_user(getattr(algo, name, None)) for name in names)
 
 
 def _is_of_the_user(method: Any) -> bool:
     if not callable(method):
         return False
-    function = getattr(method, "__func__", method)  # by where its code stands: wrappers take names of what they wrap
+    function = getattr(method, "__func__", method)  # its globals tell its module; wrappers copy the wrapped name
     return not getattr(function, "__globals__", {}).get("__name__", "").startswith("pfrl_like.")
 
 
 def warn_of_hooks(algo: Any) -> None:
-    """Warn of overridden methods that other versions call, and nothing here."""
+    """Warn of overridden methods that d3rlpy calls and this library does not."""
     for name, instead in NOT_CALLED.items():
         if is_overridden(algo, name):
             kind = type(algo).__name__
@@ -78,7 +78,7 @@ def warn_of_hooks(algo: Any) -> None:
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """The overridden `update` of an estimator, or of what is fitted like one; None where it is this library's.
+    """The overridden `update` of an estimator or `FQE`; None if it is not overridden.
 
     Raises:
         TypeError: If it takes neither (epoch, total_step, batch) nor (batch).
@@ -112,11 +112,11 @@ def _binds(signature: inspect.Signature, count: int) -> bool:
 
 
 def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]:
-    """The losses that an overridden `update` gave: a dict as it is, numbers by the names of those that it learnt by.
+    """The losses by name that an overridden `update` returned: a dict as it is; a list gets the names of the losses.
 
     Raises:
-        TypeError: If it gave neither, nor None.
-        ValueError: If there are other numbers of losses than names.
+        TypeError: If it returned neither, nor None.
+        ValueError: If the number of losses differs from that of the names.
     """
     if isinstance(given, Mapping):
         return dict(given)
@@ -132,28 +132,28 @@ def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]
 
 
 class Data(Protocol):
-    """Where minibatches come from."""
+    """Source of minibatches."""
 
     def begin_epoch(self, algo: Any) -> None:
-        """Called before the first minibatch of an epoch."""
+        """Begin an epoch; called before its first minibatch."""
 
     def next_batch(self, agent: Any) -> Batch:
         """The next minibatch for an agent, on its device."""
 
     def shown(self, batch: Batch, algo: Any) -> TransitionMiniBatch:
-        """The transitions of the minibatch given last, as an overridden `update` gets them."""
+        """The transitions of the last minibatch, for an overridden `update`."""
 
     def learnt(self, batch: Batch, td_error: Tensor | None) -> None:
-        """Take in how wrong the rows of a minibatch were; None if that is not known."""
+        """Receive the TD errors of a minibatch; None if they are unknown."""
 
 
 class UpdateSource:
-    """Updates of an estimator from data, each a step of the clock, whose losses are averaged.
+    """Updates of an estimator from data, each a step of the clock; their losses are averaged.
 
     Args:
-        algo: The estimator, or what is fitted like one: `impl` is the agent, `_learn` takes a minibatch, or an
-            `update` that a user has overridden, and `loss_names` are the names of the losses.
-        data: Where minibatches come from.
+        algo: The estimator or `FQE`: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
+            `loss_names` has the names of the losses.
+        data: Source of minibatches.
         epoch: Number of the epoch.
     """
 
@@ -163,11 +163,11 @@ class UpdateSource:
         self._update = update_step(algo)
 
     def __len__(self) -> int:
-        """Updates so far."""
+        """Number of updates so far."""
         return len(self._losses)
 
     def tick(self, clock: Clock) -> tuple[Episode, ...]:
-        """One update."""
+        """Make one update."""
         batch = self.data.next_batch(self.algo.impl)
         if self._update is None:
             td_error, losses = self.algo._learn(self.epoch, clock.t, batch)
@@ -179,7 +179,7 @@ class UpdateSource:
         return ()
 
     def metrics(self, last: int = 0) -> dict[str, float]:
-        """Means over so many last updates, 0 for the whole epoch; NaN of losses that had no turn."""
+        """Means of the losses over the `last` updates, 0 for the whole epoch; NaN for losses that none computed."""
         chosen = self._losses[-last:]
         names = dict.fromkeys([*self.algo.loss_names, *(name for losses in chosen for name in losses)])
         by_name = {name: [losses[name] for losses in chosen if name in losses] for name in names}
@@ -187,18 +187,18 @@ class UpdateSource:
 
 
 class OnlineUpdates:
-    """Callback of a training loop: updates from a replay buffer whenever they are due, and the returns of episodes.
+    """Callback of a training loop that makes updates from a replay buffer and keeps the returns of episodes.
 
     Args:
-        algo: The estimator, or what is fitted like one.
+        algo: The estimator or `FQE`.
         data: The minibatches, drawn from a replay buffer.
         interval: Steps between updates.
-        n: Updates at a time.
-        start: Steps that are made before updates begin. There is none either while the buffer lacks a minibatch; an
-            epoch without any for that reason is warned of, once a process.
+        n: Number of updates every `interval` steps.
+        start: Steps before the first update. There is no update while the buffer holds less than a minibatch; a
+            warning, once a process, tells of an epoch without updates for that reason.
 
     Attributes:
-        source: Updates of the epoch that runs.
+        source: Updates of the current epoch.
         returns: Returns of the episodes that ended in it.
     """
 
@@ -207,10 +207,10 @@ class OnlineUpdates:
     def __init__(self, algo: Any, data: DrawnData, interval: int, n: int, start: int) -> None:
         self.algo, self.data = algo, data
         self.interval, self.n, self.start, self.n_updates = interval, n, start, 0
-        self._n_steps = 0  # of the training in whose current epoch updates were due and the buffer held too little
+        self._n_steps = 0  # steps of the training if updates of the epoch were due but the buffer held too little
 
     def begin_epoch(self, epoch: int) -> None:
-        """Keep losses and returns of an epoch from now on; warn if the last one lacked steps to learn from."""
+        """Begin an epoch with no losses and returns; warn if the last one had too few steps to learn from."""
         if self._n_steps and self.n and not len(self.source):
             stored, batch_size = len(self.data.source), self.data.batch_size
             warn_once(
@@ -225,7 +225,7 @@ class OnlineUpdates:
 
     def __call__(self, clock: Clock) -> None:
         """Make updates, if they are due."""
-        if clock.between_episodes:  # and not cut off by the end of training
+        if clock.between_episodes:  # not in an episode that the end of training cuts off
             self.returns += [episode.total_reward for episode in clock.ended]
         if clock.t > self.start and clock.t % self.interval == 0:
             if len(self.data.source) < self.data.batch_size:
@@ -238,7 +238,7 @@ class OnlineUpdates:
 
 @contextlib.contextmanager
 def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
-    """The callback that shows the progress of a clock, if it is to be shown."""
+    """Context with a list of callbacks: the progress bar of a clock if `show_progress`, else nothing."""
     bars = [Progress(clock.steps, clock.t)] if show_progress else []
     try:
         yield [*bars]
@@ -248,24 +248,24 @@ def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
 
 
 def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], data: Any) -> dict[str, float]:
-    """Scores after an epoch, which leave the random streams as they are."""
+    """Scores by name after an epoch; the random streams stay unchanged."""
     with isolated_rng():
         return {name: float(scorer(algo, data)) for name, scorer in scorers.items()}
 
 
 class RunLog:
-    """Metrics of one training, epoch by epoch.
+    """Log of one training: hyperparameters, metrics and models.
 
-    The folder `logdir/name` has `params.json`, `metrics.csv` and, as they are saved, `model_<step>.pt`.
+    The folder `logdir/name` has `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
 
     Args:
-        name: Of the folder.
+        name: Name of the folder.
         save_metrics: Whether anything is written to disk.
         with_timestamp: Whether the time is appended to the name.
-        logdir: Where the folder is made.
+        logdir: Directory in which the folder is made.
         verbose: Whether hyperparameters and metrics are printed.
-        tensorboard: Whether they go to TensorBoard, too, under `runs`.
-        adapter: What takes all of it in the place of folder and TensorBoard, called with the name; None for these.
+        tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
+        adapter: Function of the name that makes the logger used instead of folder and TensorBoard; None for these.
     """
 
     def __init__(
@@ -316,7 +316,7 @@ class RunLog:
             self._adapter.write_params(params)
 
     def metrics(self, epoch: int, step: int, metrics: Mapping[str, float | None]) -> None:
-        """Print and write metrics; one that is None is not known now: in a table of all metrics it is NaN."""
+        """Print and write metrics; one that is None is unknown now and stands as NaN in tables of all metrics."""
         known = {name: value for name, value in metrics.items() if value is not None}
         if self.verbose:
             for name, value in known.items():
@@ -330,7 +330,7 @@ class RunLog:
             self._adapter.after_write_metric(epoch, step)
 
     def save(self, algo: Any, epoch: int, step: int) -> None:
-        """Save the model at the end of an epoch, after so many steps, if anything is written."""
+        """Save the model at the end of an epoch, after `step` steps, if anything is written."""
         if self.directory is not None:
             algo.save_model(os.path.join(self.directory, f"model_{step}.pt"))
         if self._adapter is not None:
@@ -338,13 +338,13 @@ class RunLog:
 
 
 def timestamped(name: str) -> str:
-    """A name with the time appended, to the microsecond, so that no two are alike."""
+    """A name with the time appended, to the microsecond, so that names are unique."""
     time.sleep(1e-6)
     return f"{name}_{datetime.now():%Y%m%d%H%M%S%f}"
 
 
 def _made(path: str, with_timestamp: bool) -> str:
-    """The folder; with the time in its name it is another one than those of all other trainings."""
+    """Make the folder and return its path; with the time in its name the folder is always a new one."""
     if not with_timestamp:
         os.makedirs(path, exist_ok=True)
         return path

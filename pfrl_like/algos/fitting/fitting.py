@@ -1,4 +1,4 @@
-"""How estimators learn from data: epoch after epoch, with metrics, scores and saved models."""
+"""Training of estimators from data in epochs, with metrics, scores and saved models."""
 
 import dataclasses
 import functools
@@ -19,7 +19,7 @@ from pfrl_like.utils.checks import check_counts, check_function
 
 _LOGGER = logging.getLogger(__name__)
 
-#: Called with the estimator and episodes; larger is better.
+#: Function of the estimator and episodes; larger is better.
 Scorer = Callable[[Any, Any], float]
 
 
@@ -28,9 +28,9 @@ Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 
 def without_targets(fit: Fit) -> Fit:
-    """`fit` that overlooks a None as its second argument: there scikit-learn's pipelines hand on targets.
+    """Decorator of `fit` that ignores a None as second argument, where scikit-learn's pipelines pass targets.
 
-    Where it is not told `n_epochs`, it takes those of the constructor.
+    Without the argument `n_epochs` it takes that of the constructor.
     """
 
     @functools.wraps(fit)
@@ -44,7 +44,7 @@ def without_targets(fit: Fit) -> Fit:
 
 
 def epochs_of(algo: Any) -> dict[str, int]:
-    """The `n_epochs` that an estimator was constructed with, if any were, by name."""
+    """A dict with the hyperparameter `n_epochs` of an estimator; empty if it is None."""
     return {} if algo.n_epochs is None else {"n_epochs": algo.n_epochs}
 
 
@@ -76,41 +76,41 @@ class Fitting:
         logger_adapter: LoggerAdapterFactory | None = None,
         enable_ddp: bool = False,
     ) -> Self:
-        """Learn from episodes; an agent that is there already learns on.
+        """Learn from episodes; an agent that is already built continues its training.
 
         Args:
             episodes: A dataset or a list of episodes.
-            n_epochs: Passes over all transitions, save for the rest of the last minibatch; those of the constructor,
-                if it has them and none are given here. A None before it, where scikit-learn hands on targets, is
-                overlooked.
+            n_epochs: Passes over all transitions, except for an incomplete last minibatch. Without it the
+                hyperparameter `n_epochs` counts, if it is not None. A None before it, where scikit-learn passes
+                targets, is ignored.
             save_metrics: Whether anything is written to disk.
             experiment_name: Name of the folder; None for that of the class.
-            with_timestamp: Whether the time is appended to it.
-            logdir: Where the folder is made.
+            with_timestamp: Whether the time is appended to the name.
+            logdir: Directory in which the folder is made.
             verbose: Whether hyperparameters and metrics are printed.
             show_progress: Whether the progress of each epoch is shown.
-            tensorboard: Whether metrics go to TensorBoard, too, under `runs`.
-            eval_episodes: What the scorers are called with, after each epoch; most of them need some.
+            tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
+            eval_episodes: Episodes that the scorers are called with after each epoch; most scorers need some.
             save_interval: Epochs between saved models.
             scorers: Functions of (estimator, episodes), by name.
-            n_steps: Updates in all, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
-            n_steps_per_epoch: Updates of an epoch then.
+            n_steps: Updates in total, in epochs of `n_steps_per_epoch`; None for `n_epochs` passes.
+            n_steps_per_epoch: Updates per epoch if `n_steps` is given.
             callback: Called with (estimator, epoch, updates so far) after each update.
-            epoch_callback: The same after each epoch.
+            epoch_callback: Called with (estimator, epoch, updates so far) after each epoch.
             logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
-            logging_steps: Updates between them then.
-            logger_adapter: Makes what takes metrics and models in the place of folder and TensorBoard; one of
-                `pfrl_like.loggers`.
-            enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients;
-                each needs as many transitions as the others, and the first one alone prints and writes.
+            logging_steps: Updates between logged losses, with `LoggingStrategy.STEPS`.
+            logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models that is used
+                instead of folder and TensorBoard; None for these.
+            enable_ddp: Whether the processes of a `torch.distributed` group learn together, with averaged gradients.
+                All need the same number of transitions; only the first process prints and writes.
 
         Returns:
             The estimator itself.
 
         Raises:
-            ValueError: If there is no transition, or the data or a number cannot be.
-            TypeError: On discrete actions for an algorithm of continuous ones, and the reverse, those of
-                `eval_episodes` included; on what is no function, or no path.
+            ValueError: If there is no transition, the data are invalid, or a number is out of range.
+            TypeError: If `episodes` or `eval_episodes` have discrete actions and the algorithm continuous ones, or the
+                reverse; if a callback or scorer is no function, or `logdir` no path.
             RuntimeError: With `enable_ddp`, if there is no process group.
             NonFiniteError: If a loss is NaN or infinite.
         """
@@ -151,7 +151,7 @@ class Fitting:
         yield from training.epochs(data, named, eval_episodes, n_epochs)
 
     def _build_for(self: Any, data: TrainingData) -> None:
-        """Build the agent, or refuse data that it is not built for."""
+        """Build the agent if it is not built, and raise an error if the data do not fit it."""
         selection = data.source
         check_action_kind(self, selection.discrete_action)
         if self.impl is None:
@@ -170,14 +170,14 @@ class Fitting:
 
 @dataclasses.dataclass
 class Training:
-    """How an estimator, or what is fitted like one, is trained: its epochs, and what is logged.
+    """Training of an estimator or `FQE`: its epochs and its log.
 
     Arguments that are not named here are those of `Fitting.fit`.
 
     Args:
-        algo: What is fitted.
+        algo: The estimator or `FQE`.
         experiment_name: Name in the logs.
-        n_steps: Steps in all; None for passes over the data.
+        n_steps: Steps in total; None for passes over the data.
         first: Number of the first epoch.
 
     Attributes:
@@ -185,8 +185,8 @@ class Training:
         speaks: Whether this process prints and writes.
 
     Raises:
-        ValueError: If a number cannot be, or the folder.
-        TypeError: If one is no integer, or a callback no function.
+        ValueError: If a number is out of range, or the folder cannot be made.
+        TypeError: If a number is no integer, or a callback no function.
     """
 
     algo: Any
@@ -221,7 +221,7 @@ class Training:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
     def log(self, n_steps_per_epoch: int) -> RunLog:
-        """The log of a training with so many steps an epoch."""
+        """Open the log of a training with `n_steps_per_epoch` steps per epoch."""
         adapter = self.logger_adapter
         return RunLog(
             self.experiment_name, save_metrics=self.save_metrics and self.speaks, with_timestamp=self.with_timestamp,
@@ -230,7 +230,7 @@ class Training:
         )  # fmt: skip
 
     def called(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
-        """A callback of the user's, if there is one, as a callback of the loop."""
+        """A list with the user's callback, wrapped as a callback of the loop; empty if it is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
 
     def epochs(
@@ -239,9 +239,9 @@ class Training:
         """Learn from data.
 
         Args:
-            data: Where minibatches come from.
-            scorers: Called after every epoch, by name.
-            eval_episodes: What they are called with.
+            data: Source of minibatches.
+            scorers: Functions that are called after every epoch, by name.
+            eval_episodes: Episodes that the scorers are called with after each epoch.
             n_epochs: Passes over the data, if `n_steps` is None.
 
         Yields:
@@ -262,7 +262,7 @@ class Training:
                 with shown(clock, self.show_progress and self.speaks) as bar:
                     run(source, clock, hooks + bar)
                 step = clock.t
-                if (epoch - self.first + 1) % self.save_interval == 0:  # before scorers, functions of the user's
+                if (epoch - self.first + 1) % self.save_interval == 0:  # before the user's scorers
                     log.save(algo, epoch, step)
                 scores = evaluated(algo, scorers, eval_episodes)
                 for name, score in scores.items():
@@ -277,7 +277,7 @@ class Training:
 
 
 def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
-    """What logs the mean losses of every `interval` updates; the `others` come at the end of an epoch."""
+    """Callback that logs the mean losses of every `interval` updates; the `others` follow at the end of an epoch."""
 
     def write(clock: Clock) -> None:
         if clock.t % interval == 0:
@@ -287,24 +287,24 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
 
 
 def none_of(names: Iterable[str]) -> dict[str, float | None]:
-    """None for each metric that is not known now."""
+    """A dict with None for each metric: all are unknown now."""
     return dict.fromkeys(names)
 
 
 def state_metrics(algo: Any) -> dict[str, float]:
-    """Metrics of an epoch that are no losses."""
+    """The metrics of an epoch that are attributes of the agent, by name."""
     return {name: float(getattr(algo.impl, name)) for name in algo.state_names}
 
 
 def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
-    """Scorers by name; those of a list are called as the functions are, a second one of a name with its number.
+    """Scorers by name; those of a list have the names of the functions, with a number if a name repeats.
 
     Args:
         scorers: The scorers, by name or in a list; None for none.
-        argument: What errors call them.
+        argument: Name of the argument in errors.
 
     Raises:
-        TypeError: If one is no function, or they are no list.
+        TypeError: If a scorer is no function, or `scorers` is neither a mapping nor a list.
     """
     if not isinstance(scorers, Iterable | None):
         expected = "functions of (algo, episodes) by name, or a list of functions"

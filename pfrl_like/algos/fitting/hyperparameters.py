@@ -1,4 +1,4 @@
-"""Hyperparameters: declared once as annotated attributes, stored by the constructor, checked, and changed later."""
+"""Hyperparameters, declared once as annotated attributes: their storage, checks and later changes."""
 
 import contextlib
 import copy
@@ -19,11 +19,11 @@ from pfrl_like.utils.checks import ConstructorOnly, check_counts, check_flags, c
 
 
 class Setting(NamedTuple):
-    """A place in an agent that holds a number, a text or the like.
+    """A setting of an agent: an attribute or an entry of an optimiser that holds a number, a text or the like.
 
     Attributes:
-        owner: Attributes of an object, or a group of an optimiser's parameters.
-        key: Name in there.
+        owner: Attributes of an object, or a parameter group of an optimiser.
+        key: Name of the setting in `owner`.
         fixed: Whether a new value would have no effect.
     """
 
@@ -33,12 +33,12 @@ class Setting(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """What stands there."""
+        """Value of the setting."""
         return self.owner[self.key]
 
 
 def settings_of(part: Any) -> dict[str, Setting]:
-    """The settings of an agent, of its optimisers and of the parts of this library that it is made of, by path."""
+    """The settings of an agent, its optimisers and its parts from this library, by path."""
     return dict(_settings(part, "", set()))
 
 
@@ -58,20 +58,20 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
 
 
 def _is_part(value: Any) -> bool:
-    """Whether it may have settings: modules, and objects of this library."""
+    """True if a value may have settings: a module or an object of this library."""
     return isinstance(value, nn.Module) or (
         hasattr(value, "__dict__") and type(value).__module__.startswith("pfrl_like.")
     )
 
 
 def parameters_of(agent: Any) -> dict[str, Tensor]:
-    """All parameters of an agent and what else its networks save, by name."""
+    """All parameters and buffers of an agent's networks, by name."""
     networks = {name: getattr(agent, name) for name in agent.saved_attributes}
     return nn.ModuleDict({name: part for name, part in networks.items() if isinstance(part, nn.Module)}).state_dict()
 
 
 def differing(before: Any, after: Any) -> dict[str, Setting] | None:
-    """The settings of one agent that another one has otherwise; None if they differ in more than can be set."""
+    """The settings of the second agent that differ from the first; None if the agents differ in more than settings."""
     old, new = settings_of(before), settings_of(after)
     ours, theirs = parameters_of(before), parameters_of(after)
     if old.keys() != new.keys() or ours.keys() != theirs.keys():
@@ -83,10 +83,11 @@ def differing(before: Any, after: Any) -> dict[str, Setting] | None:
 
 
 class Retuning:
-    """Hyperparameters of estimators that are set after the agent was built.
+    """Changes of an estimator's hyperparameters after the agent was built.
 
-    What an agent would have been with other hyperparameters is seen by building it so: the numbers that differ are
-    what has to be set in the one that is there. If its networks would be others, or begin otherwise, it is too late.
+    `retune` builds a second agent with the new hyperparameters and compares it with the old one: the settings that
+    differ are set in the agent of the estimator. If the networks or their initial parameters differ, the change comes
+    too late and is an error.
     """
 
     #: Hyperparameters that estimators read where they use them.
@@ -94,21 +95,22 @@ class Retuning:
         {"batch_size", "augmentation", "n_augmentations", "dynamics", "n_epochs"}
     )
 
-    #: Hyperparameters that an agent built for comparison does without, for they do not change the rest.
+    #: Hyperparameters that agents built for comparison do without, since they do not affect the others.
     _left_out: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
-    #: The hyperparameters that the agent has; None for those of the time when it was handed in.
+    #: The hyperparameters that the agent was built with; None if it is an `impl` of the user.
     _built_with: dict[str, Any] | None = None
 
     def retune(self: Any) -> None:
-        """Let hyperparameters that were assigned since the agent was built take effect in it.
+        """Apply hyperparameters that were assigned since the agent was built to the agent.
 
-        `set_params`, `fit` and `fit_online` do it.
+        `set_params`, `fit` and `fit_online` call it.
 
         Raises:
-            ValueError: On one that cannot be changed any more, or a value that cannot be; the agent stays as it was.
-            TypeError: Likewise.
+            ValueError: On a hyperparameter that can no longer change, or a value out of range; the agent stays
+                unchanged.
+            TypeError: On a value of a wrong type; the agent stays unchanged.
         """
         now = self.get_params(deep=False)
         built = now if self._built_with is None else self._built_with
@@ -125,7 +127,7 @@ class Retuning:
         self._built_with = now
 
     def _news(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
-        """What has to be set in the agent because of the hyperparameters that have changed."""
+        """The settings of the agent, by path, that the changed hyperparameters require."""
         ours, news = settings_of(self.impl).keys(), dict[str, Setting]()
         params, before = dict(built), self._built_so(built)
         for name in sorted(changed):
@@ -142,7 +144,7 @@ class Retuning:
         return news
 
     def _built_so(self: Any, params: dict[str, Any]) -> Any:
-        """The agent as it would be built with other hyperparameters, the same every time; None for one handed in."""
+        """Build an agent with other hyperparameters, from a fixed seed; None if the agent is an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
         twin: Any = type(self)(**params | self._left_out)
@@ -154,25 +156,25 @@ class Retuning:
         return twin.impl
 
 
-#: Those that count something.
+#: Hyperparameters that are counts.
 COUNTS = frozenset({"batch_size", "n_frames", "n_critics", "n_ensembles", "latent_size", "update_actor_interval"})
-#: Those of them that are rows of a minibatch.
+#: Hyperparameters that count rows of a minibatch.
 ROWS = frozenset({"batch_size", "batch_size_per_update"})
-#: Those that are True or False.
+#: Hyperparameters that are True or False.
 FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", "use_batch_norm"})
-#: Finite numbers of at least 0, and what further ones end in.
+#: Hyperparameters that are finite numbers of at least 0, and endings of the names of others.
 AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
-#: Numbers with other bounds.
+#: Hyperparameters that are numbers with other bounds.
 BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}
 
 
 def check_ranges(algo: Any) -> None:
-    """Refuse hyperparameters of an estimator that are no such numbers or flags.
+    """Raise an error if a hyperparameter of an estimator has a wrong type or is out of range.
 
     Raises:
-        TypeError: If one is no number, no integer where something is counted, or no flag.
-        ValueError: If one is out of range, or minibatches of one row are to be normalised.
+        TypeError: If a number is none, a count no integer, or a flag neither True nor False.
+        ValueError: If one is out of range, or `use_batch_norm` is True with minibatches of one row.
     """
     names = algo.defaults().keys()
     check_flags(**{name: getattr(algo, name) for name in sorted(names & FLAGS)})
@@ -189,16 +191,16 @@ def check_ranges(algo: Any) -> None:
 
 
 def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
-    """Refuse a folder that cannot be made, since a file is in its place.
+    """Raise an error if a folder cannot be made because a file has its path.
 
     Args:
-        logdir: The argument `logdir`.
-        name: The folder's name in there.
-        with_timestamp: Whether the time will be appended to it, so that nothing is in its place.
+        logdir: Directory in which the folder is made.
+        name: Name of the folder.
+        with_timestamp: Whether the time is appended to the name; the folder itself cannot exist then.
 
     Raises:
         TypeError: If `logdir` is no path.
-        ValueError: If it, or a part of the path to it, is a file.
+        ValueError: If the folder, or a part of the path to it, is a file.
     """
     if not isinstance(logdir, str | os.PathLike):
         raise TypeError(f"logdir is {logdir!r:.80}, expected the path of a folder; save_metrics=False writes nothing")
@@ -209,7 +211,7 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
         raise ValueError(f"logdir is {os.fspath(logdir)!r}, but {path!r} is a file, expected a folder")
 
 
-#: What does the same here, and the names. Those that work here as well are hyperparameters, and not in this table.
+#: Equivalents here, each with the names in d3rlpy. Names that work here, too, are hyperparameters and not listed.
 _INSTEAD = (
     (
         "encoder_params sizes all networks, as in {'hidden_units': [256, 256]} or {'filters': [(32, 8, 4)], "
@@ -250,10 +252,10 @@ _INSTEAD = (
     ),
 )
 
-#: Names that are refused, and what does the same here.
+#: Hyperparameters of later d3rlpy versions that raise an error, each with its equivalent here.
 LATER_NAMES: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
 
-#: Values that ask for what is done here anyway, beside None.
+#: Values that ask for the behaviour that is the only one here, so that they are ignored; None is ignored for all names.
 _SAME: Mapping[str, Any] = {
     **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
@@ -262,24 +264,24 @@ _SAME: Mapping[str, Any] = {
 
 
 class Hyperparameters:
-    """Base of classes whose constructor takes keywords and stores them, as scikit-learn wants it.
+    """Base of classes whose constructor takes and stores keywords, as scikit-learn requires.
 
-    Each public attribute that a class annotates and gives a value, other than a `ClassVar` and what ends in `_`, which
-    fitting finds out, is a hyperparameter: a keyword-only argument of the constructor with that value as its default,
-    and an attribute. Subclasses inherit them, and change a default by assigning another. Unknown keywords are accepted
-    with a warning that names the nearest; those of later versions of d3rlpy are refused.
+    A hyperparameter is a public attribute that a class annotates and gives a value; attributes that are a `ClassVar` or
+    end in `_` (results of fitting) are none. It is a keyword-only argument of the constructor, with that value as its
+    default, and an attribute. Subclasses inherit hyperparameters, and change a default by assigning another value.
+    Unknown keywords are ignored with a warning that names the nearest; those of later versions of d3rlpy are an error.
 
-    What is chosen by name is an attribute as the object of that name; `get_params` gives it as it was given.
+    For a hyperparameter that is chosen by name the attribute is the object of that name; `get_params` returns the name.
     """
 
-    #: Other spellings that the documents have, and what they stand for.
+    #: Other spellings of hyperparameters, each with the name used here.
     spellings: ClassVar[Mapping[str, str]] = {}
-    #: Names that are refused, and what does the same here.
+    #: Hyperparameters of later d3rlpy versions that raise an error, each with its equivalent here.
     later_names: ClassVar[Mapping[str, str]] = {}
-    #: Hyperparameters that may be chosen by name, and what makes the objects.
+    #: Hyperparameters that may be chosen by name, each with the function that makes the object.
     made_by: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
 
-    #: Those of them as they were given.
+    #: The values of these hyperparameters as they were given.
     _given: Mapping[str, Any] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -295,7 +297,7 @@ class Hyperparameters:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.made_by:
             vars(self)["_given"] = {**self._given, name: value}
-            with contextlib.suppress(TypeError, ValueError):  # what cannot be stays, and is refused when it is used
+            with contextlib.suppress(TypeError, ValueError):  # an invalid value raises an error where it is used
                 value = self.made_by[name](value)
         super().__setattr__(name, value)
 
@@ -316,7 +318,7 @@ class Hyperparameters:
         return {name: getattr(cls, name) for name in sorted(set(names))}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """All hyperparameters, from which the constructor makes an equal object.
+        """All hyperparameters by name; the constructor makes an equal object of them.
 
         Args:
             deep: Whether the values are copies.
@@ -325,16 +327,19 @@ class Hyperparameters:
         return copy.deepcopy(params) if deep else params
 
     def set_params(self, **params: Any) -> Self:
-        """Set hyperparameters; others are ignored with a warning that names the nearest. Returns the object itself.
+        """Set hyperparameters; unknown ones are ignored with a warning that names the nearest.
 
         As in scikit-learn, `dynamics__lam` is `lam` of `dynamics`.
 
+        Returns:
+            The object itself.
+
         Raises:
-            TypeError: On one that later versions of d3rlpy have, naming what does the same here; it is ignored if its
-                value asks for what is done here anyway, as `n_steps=1` does.
+            TypeError: On a hyperparameter of later versions of d3rlpy; the message names the equivalent here. If its
+                value asks for the behaviour that is the only one here, such as `n_steps=1`, it is ignored.
         """
         known = self.defaults()
-        for given in sorted(params, key=lambda name: "__" in name):  # parts before what they are made of
+        for given in sorted(params, key=lambda name: "__" in name):  # objects before their own hyperparameters
             value, (outer, _, inner) = params[given], given.partition("__")
             name = self.spellings.get(outer, outer)
             if name in known and not inner:
@@ -364,9 +369,10 @@ class Hyperparameters:
 
 
 def _hint(given: str, known: Iterable[str]) -> str:
-    """What an unknown name may have meant.
+    """The hint of a warning: the known names that an unknown one may mean.
 
-    That is every one that it is the end of, as of `learning_rate`, in initials as well, as `lr`, or else the nearest.
+    These are all names that end in it, such as those that end in `learning_rate`, or whose initials do, as for `lr`;
+    otherwise the nearest name.
     """
     initials = {name: "".join(word[:1] for word in name.split("_")) for name in known}
     ends = (name for name in initials if name.endswith(f"_{given}") or initials[name].endswith(given) and given[1:])
@@ -376,7 +382,7 @@ def _hint(given: str, known: Iterable[str]) -> str:
 
 
 def _of_class(annotation: Any) -> bool:
-    """Whether it is a `ClassVar`, or the text of one, as `from __future__ import annotations` leaves it."""
+    """True if an annotation is a `ClassVar`, or the text of one (`from __future__ import annotations` makes texts)."""
     if isinstance(annotation, str):
         return annotation.removeprefix("typing.").startswith("ClassVar")
     return annotation is ClassVar or typing.get_origin(annotation) is ClassVar

@@ -1,4 +1,4 @@
-"""The networks of estimators, made of encoders: Q-functions of every type, policies; and their hyperparameters."""
+"""Networks of estimators, made of encoders: Q-functions and policies; and estimators' hyperparameters of networks."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar
@@ -14,25 +14,25 @@ from pfrl_like.nn import ActivityPenalty, ConditionalVAE
 from pfrl_like.policies import DeterministicHead, SoftmaxCategoricalHead, SquashedGaussianHead
 from pfrl_like.utils.checks import check_choice, check_counts
 
-#: Quantiles of "qr", as many as the fractions of "fqf" (arXiv:1911.02140), and functions of a fraction (1806.06923).
+#: Numbers of quantiles of "qr", fractions of "fqf" (arXiv:1911.02140), and cosines of a fraction (arXiv:1806.06923).
 N_QUANTILES, N_FRACTIONS, N_COSINES = 32, 32, 64
 
 
 def mean_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """One number for each action."""
+    """A Q-function that outputs one number for each action."""
     layers = nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions))
     return q_functions.SingleModelStateQFunctionWithDiscreteAction(layers)
 
 
 def quantile_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """Quantiles at even fractions."""
+    """A Q-function that outputs quantiles at evenly spaced fractions."""
     last = nn.Linear(encoder.feature_size, N_QUANTILES * n_actions)
     layers = nn.Sequential(encoder, last, nn.Unflatten(1, (N_QUANTILES, n_actions)))
     return q_functions.QuantileSingleModelStateQFunctionWithDiscreteAction(layers)
 
 
 class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
-    """`ImplicitQuantileQFunction` whose means are of evenly spaced fractions in evaluation mode: nothing is random."""
+    """`ImplicitQuantileQFunction` that is deterministic in evaluation mode: means are over evenly spaced fractions."""
 
     def forward(self, x: Any) -> ImplicitQuantileActionValue:
         """The quantile functions of B states."""
@@ -41,12 +41,12 @@ class EvenlyJudged(q_functions.ImplicitQuantileQFunction):
 
 
 def implicit_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """Quantiles at fractions that are drawn."""
+    """A Q-function that outputs quantiles at random fractions."""
     return EvenlyJudged(*_quantile_parts(encoder, n_actions))
 
 
 def fully_parametrized_q_function(encoder: Encoder, n_actions: int) -> nn.Module:
-    """Quantiles at fractions that are proposed."""
+    """A Q-function that outputs quantiles at fractions proposed by a network."""
     proposal = nn.Linear(encoder.feature_size, N_FRACTIONS)
     return q_functions.FullyParametrizedQFunction(*_quantile_parts(encoder, n_actions), proposal)
 
@@ -57,7 +57,7 @@ def _quantile_parts(encoder: Encoder, n_actions: int) -> tuple[nn.Module, nn.Mod
     return encoder, phi, nn.Linear(size, n_actions)
 
 
-#: What `q_func_type` chooses among.
+#: Constructors of Q-functions by `q_func_type`.
 Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
     "mean": mean_q_function,
     "qr": quantile_q_function,
@@ -76,19 +76,21 @@ def make_q_function(
     share_encoder: bool = False,
     pool: str = "mean",
 ) -> nn.Module:
-    """A Q-function, or several as an ensemble.
+    """Make a Q-function, or an ensemble of several.
 
     Args:
-        q_func_type: One of `Q_FUNC_TYPES`.
-        make_encoder: Of observations, or of pairs with actions.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        make_encoder: Makes an encoder of observations, or of pairs of observation and action.
         n_actions: Number of actions; 1 for pairs.
-        n_critics: How many there are.
-        bootstrap: Whether each learns from random rows only.
+        n_critics: Number of Q-functions.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
         share_encoder: Whether they share one encoder.
-        pool: As of `QFunctionEnsemble`.
+        pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
+            greedy choice. Targets are made of the least in any case.
 
     Raises:
-        ValueError: On another type.
+        ValueError: On an unknown `q_func_type`.
     """
     check_choice("q_func_type", q_func_type, Q_FUNC_TYPES)
     check_counts(n_critics=n_critics)
@@ -100,34 +102,34 @@ def make_q_function(
 
 
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:
-    """One action in [-1, 1] for each state; the rate weighs the mean square of what tanh is applied to."""
+    """A policy of one action in [-1, 1] per state; the rate is the weight of the mean square of the tanh's inputs."""
     penalty = [ActivityPenalty(regularizing_rate)] if regularizing_rate else []
     last = nn.Linear(encoder.feature_size, action_size)
     return nn.Sequential(encoder, last, *penalty, nn.Tanh(), DeterministicHead())
 
 
 def squashed_gaussian_policy(encoder: Encoder, action_size: int) -> nn.Module:
-    """Gaussians squashed into [-1, 1]."""
+    """A policy of Gaussians squashed into [-1, 1]."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * action_size), SquashedGaussianHead())
 
 
 def categorical_policy(encoder: Encoder, n_actions: int) -> nn.Module:
-    """Probabilities of discrete actions."""
+    """A policy of probabilities of discrete actions."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, n_actions), SoftmaxCategoricalHead())
 
 
 def bounded_network(encoder: Encoder, action_size: int) -> nn.Module:
-    """Numbers in [-1, 1] like an action's; the encoder is one of pairs."""
+    """A network with outputs in [-1, 1], as many as an action has numbers; the encoder takes pairs."""
     return nn.Sequential(encoder, nn.Linear(encoder.feature_size, action_size), nn.Tanh())
 
 
 def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, latent_size: int) -> ConditionalVAE:
-    """A model of recorded actions.
+    """Make a conditional autoencoder, a model of recorded actions.
 
     Args:
-        make_encoder: Makes an encoder of pairs of an observation and so many numbers.
-        action_size: Numbers of an action.
-        latent_size: Numbers of the latent vector.
+        make_encoder: Makes an encoder of pairs of an observation and a vector of the given size.
+        action_size: Size of an action.
+        latent_size: Size of the model's latent vector.
     """
     encoder = make_encoder(action_size)
     to_latent = nn.Sequential(encoder, nn.Linear(encoder.feature_size, 2 * latent_size))
@@ -135,7 +137,7 @@ def conditional_vae(make_encoder: Callable[[int], Encoder], action_size: int, la
 
 
 def adam(module: nn.Module, lr: float, eps: float, weight_decay: float = 0.0) -> torch.optim.Optimizer:
-    """An optimiser of all parameters of a module."""
+    """Make an Adam optimiser of all parameters of a module."""
     return torch.optim.Adam(module.parameters(), lr=lr, eps=eps, weight_decay=weight_decay)
 
 
@@ -145,10 +147,10 @@ class QLearning(Estimator):
     Args:
         gamma: Discount factor per step.
         n_critics: Number of Q-functions; targets are made of the least of their values.
-        bootstrap: Whether each of them learns from random rows only, so that they differ where little is known.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
         share_encoder: Whether they share one encoder.
-        q_func_type: What they give: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at fractions that are drawn)
-            or "fqf" (quantiles at fractions that are proposed).
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
         eps: Epsilon of Adam.
         kwargs: As `Estimator`.
     """
@@ -171,9 +173,9 @@ class ActorCritic(QLearning):
     """Base of estimators with a policy and critics of continuous actions.
 
     Args:
-        actor_learning_rate: Of the policy.
-        critic_learning_rate: Of the critics.
-        tau: How far the targets move with each update.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
         kwargs: As `QLearning`.
     """
 
@@ -190,7 +192,7 @@ class ActorCritic(QLearning):
     def _actor_critic(
         self, agent_class: Any, policy: nn.Module, critics: nn.Module, weight_decay: float = 0.0, **options: Any
     ) -> Any:
-        """An agent that takes two critics, or an ensemble in the place of the first."""
+        """Make an agent that takes two critics; the first one is the ensemble, the second one None."""
         return agent_class(
             policy, critics, None, adam(policy, self.actor_learning_rate, self.eps, weight_decay),
             adam(critics, self.critic_learning_rate, self.eps), None, gamma=self.gamma, soft_update_tau=self.tau,

@@ -1,4 +1,4 @@
-"""How estimators learn in an environment: steps collected by one or by an agent, updates at the end of every epoch."""
+"""Training of estimators in an environment: collection of steps and updates, at the end of every epoch or between."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -26,19 +26,19 @@ from pfrl_like.utils.env_values import Allowed, mask_columns, mask_keyword, requ
 
 
 class Collector:
-    """What meets an environment in the place of an agent: it acts and stores. A subclass says how the algorithm acts.
+    """Acts in an environment like an agent and stores the steps; a subclass defines how the algorithm acts.
 
     Args:
         algo: The algorithm, with `n_frames` and `discrete_action`.
-        buffer: Where the steps are stored.
+        buffer: Replay buffer in which steps are stored.
         explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
             `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
             leaves the actions to the algorithm.
-        action_space: Where the first actions are drawn from.
-        random_steps: Steps with such actions.
+        action_space: Action space from which the actions of the first `random_steps` steps are drawn.
+        random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
 
     Raises:
-        TypeError: If the explorer is none, or made for other actions.
+        TypeError: If `explorer` is no explorer, or made for other actions.
     """
 
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
@@ -59,20 +59,20 @@ class Collector:
 
     def _begin(self) -> None:
         self._frames = LastFrames(self.algo.n_frames)
-        self._obs: Any = None  # the last one, as the environment gave it, if an episode goes on
-        self._stack: Any = None  # the same with the frames before it
+        self._obs: Any = None  # the last observation of a running episode, as the environment returned it
+        self._stack: Any = None  # the same, stacked with the frames before it
 
     def _push(self, obs: Any) -> None:
         self._obs, self._stack = obs, self._frames.push(obs)
 
     def explored(self, own: Callable[..., Any], obs: Any, action_mask: Any, step: int) -> Any:
-        """An action that an algorithm predicts or draws, or of the explorer that is asked with it.
+        """The action that an algorithm predicts or draws, or that the explorer makes of it.
 
         Args:
             own: `predict` or `sample_action` of the algorithm.
             obs: One observation, frames stacked.
-            action_mask: As of `choose`.
-            step: Number of the step, as the explorer is told it.
+            action_mask: True where an action is allowed, [n_actions]; None allows all.
+            step: Number of the step, for the explorer.
         """
 
         def predicted() -> Any:
@@ -83,16 +83,16 @@ class Collector:
         return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, told)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """The action of the algorithm, or of the explorer that is asked with it.
+        """The action of the algorithm, or that the explorer makes of it.
 
         Args:
             obs: One observation, frames stacked.
-            action_mask: True where an action is allowed, [n_actions]; None for everywhere.
+            action_mask: True where an action is allowed, [n_actions]; None allows all.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how to act")
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
-        """The action in the environment's newest observation."""
+        """The action for the environment's newest observation."""
         if self._obs is None:
             self._push(obs)
         if self.steps < self.random_steps:
@@ -116,20 +116,22 @@ class Collector:
             self._begin()
 
     def stop_episode(self) -> None:
-        """Begin with a new episode."""
+        """Cut off the running episode; the next step begins a new one."""
         self.buffer.stop_current_episode()
         self._begin()
 
 
 class AgentCollector(Collector):
-    """Acts by the agent of an estimator; by `predict` or `sample_action` if actions are scaled, or these overridden.
+    """Acts with an estimator's agent; with `predict` or `sample_action` if actions are scaled or these overridden.
 
     Args:
         algo: The estimator.
-        buffer: As of `Collector`.
-        explorer: As of `Collector`; within the context the agent explores by it.
-        action_space: As of `Collector`.
-        random_steps: As of `Collector`.
+        buffer: Replay buffer in which steps are stored.
+        explorer: One of `pfrl_like.explorers` or of `pfrl_like.online.explorers`, or anything with
+            `sample(algo, observation, step)`, which needs the keyword `action_mask` where actions are masked; None
+            leaves the actions to the algorithm. Within the context it is the agent's explorer.
+        action_space: Action space from which the actions of the first `random_steps` steps are drawn.
+        random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
     """
 
     def __init__(self, algo: Any, buffer: Any, explorer: Any, action_space: Any, random_steps: int = 0) -> None:
@@ -139,17 +141,17 @@ class AgentCollector(Collector):
         self._asks = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
 
     def __enter__(self) -> Self:
-        """Explore from now on."""
+        """Set the agent's explorer."""
         if self.explorer is not None and not self._asks:
             self.agent.explorer = self.explorer
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Explore as the agent did before."""
+        """Restore the agent's former explorer."""
         self.agent.explorer = self._before
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
-        """What the agent does in training."""
+        """The action of the agent in training."""
         if self._asks:
             own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
             return self.explored(own, obs, action_mask, self.agent.t)
@@ -161,7 +163,7 @@ class AgentCollector(Collector):
         self.agent.count_step()
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Refuse an environment that the agent cannot act in, by its first observation."""
+        """Raise an error if the agent cannot act in an environment; its first observation is used for the check."""
         if self.algo.action_scaler_ is not None:
             action_space = Box(-1.0, 1.0, action_space.shape)
         n_frames = self.algo.n_frames
@@ -170,7 +172,7 @@ class AgentCollector(Collector):
 
 
 def drawn_actions(algo: Any, obs: Any, **options: Any) -> Any:
-    """Actions that an algorithm draws, or those that it predicts if it draws none."""
+    """Actions that an algorithm samples; those that it predicts if it cannot sample."""
     try:
         return algo.sample_action(obs, **options)
     except NotImplementedError:
@@ -207,35 +209,36 @@ class OnlineFitting:
         random_steps: int = 0,
         callback: Callable[[Any, int, int], Any] | None = None,
     ) -> Self:
-        """Learn in an environment; an agent that is there already learns on.
+        """Learn in an environment; an agent that is already built continues its training.
 
         Args:
-            env: The environment; what `pfrl_like.env.as_gymnasium` takes.
-            buffer: Where transitions are stored, with observations as the environment gives them: one of
-                `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`; None makes one of a million.
+            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
+                `pfrl_like.online.buffers`; None makes one of a million steps.
             explorer: Chooses the actions: one of `pfrl_like.explorers` or `pfrl_like.online.explorers`; None leaves
                 them to the policy, which explores only if it is stochastic.
-            n_epochs: Epochs; each collects steps, and then learns from them.
-            n_steps_per_epoch: Steps of an epoch.
-            n_updates_per_epoch: Updates at its end.
-            update_start_step: Steps that are made before updates begin; the first one may come after the next step.
-                There is none either while the buffer holds less than `batch_size` steps; an epoch without any for that
-                reason prints no losses, and a warning says so, once a process.
-            eval_env: Environment of evaluations, another one than `env`; None for none.
-            eval_epsilon: Probability of a random action in them.
-            eval_interval: Epochs between them.
+            n_epochs: Number of epochs; each collects steps, and then learns from them.
+            n_steps_per_epoch: Steps per epoch.
+            n_updates_per_epoch: Updates at the end of an epoch.
+            update_start_step: Steps before the first update, which may follow the next step. There is no update while
+                the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
+                losses, and a warning says so, once a process.
+            eval_env: Environment of evaluations, another one than `env`; None for no evaluation.
+            eval_epsilon: Probability of a random action in evaluation.
+            eval_interval: Epochs between evaluations.
             experiment_name: Name of the folder; None for that of the class with "_online".
-            with_timestamp: As of `fit`.
-            logdir: As of `fit`.
-            verbose: As of `fit`.
+            with_timestamp: Whether the time is appended to the name.
+            logdir: Directory in which the folder is made.
+            verbose: Whether hyperparameters and metrics are printed.
             show_progress: Whether progress is shown.
-            tensorboard: As of `fit`.
+            tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
             save_interval: Epochs between saved models.
-            save_metrics: As of `fit`.
-            n_steps: Steps in all, instead of `n_epochs`; updates then come with the steps, not at an epoch's end.
-            update_interval: Steps between updates then.
-            n_updates: Updates at a time then.
-            random_steps: First steps, whose actions are drawn uniformly from the allowed ones.
+            save_metrics: Whether anything is written to disk.
+            n_steps: Steps in total, instead of `n_epochs`; updates are then made between steps, every `update_interval`
+                steps, not at the end of an epoch.
+            update_interval: Steps between updates, if `n_steps` is given.
+            n_updates: Number of updates every `update_interval` steps, if `n_steps` is given.
+            random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
             callback: Called with (estimator, epoch, steps so far) at the end of every epoch.
 
         Returns:
@@ -245,7 +248,7 @@ class OnlineFitting:
             ValueError: On numbers out of range, an environment whose observations are no arrays, a buffer that cannot
                 hold a minibatch, or an `eval_env` that is `env`.
             TypeError: If the environment has actions of another kind, or something is no environment, buffer,
-                explorer, function or path, or an explorer takes no `action_mask` where the environment tells one.
+                explorer, function or path, or an explorer takes no `action_mask` where the environment has one.
             NonFiniteError: On NaN or infinity in observations, rewards or losses.
         """
         check_counts(
@@ -268,7 +271,7 @@ class OnlineFitting:
         buffer = checked_buffer(buffer, algo.batch_size)
         spaces.check_single_rewards(algo.reward_scaler_, buffer)
         data = drawn_data(buffer, algo.batch_size, algo.n_frames, algo.observation_shape_)
-        if not data.options:  # of its own accord an agent stores what it sees, here stacks
+        if not data.options:  # with stacking, the agent itself would store stacks in it
             algo.impl.replay_buffer = buffer
         collector = AgentCollector(algo, buffer, explorer, env.action_space, random_steps)
         schedule = (n_steps_per_epoch, n_updates_per_epoch) if n_steps is None else (update_interval, n_updates)
@@ -281,15 +284,15 @@ class OnlineFitting:
 def train_online(
     training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
 ) -> None:
-    """Let something learn while its data are collected.
+    """Train an estimator or `FQE` while its data are collected.
 
     Args:
-        training: How it is trained.
-        source: What acts in the environment.
-        updates: What learns meanwhile.
-        eval_env: Environment of evaluations; None for none.
-        eval_epsilon: Probability of a random action in them.
-        eval_interval: Epochs between them.
+        training: The training: its algorithm, epochs and log.
+        source: Source of the training loop, which acts in the environment.
+        updates: Callback of the training loop, which makes the updates.
+        eval_env: Environment of evaluations, another one than the training's; None for no evaluation.
+        eval_epsilon: Probability of a random action in evaluation.
+        eval_interval: Epochs between evaluations.
     """
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
@@ -302,14 +305,14 @@ def train_online(
 
 @dataclasses.dataclass
 class OnlineEpochs:
-    """Callback of the training loop: what is logged on the way, and what happens at the end of every epoch.
+    """Callback of the training loop that logs losses, and saves, evaluates and logs at the end of every epoch.
 
     Args:
-        training: How something is trained.
-        log: Where metrics and models go.
-        updates: What learns between the ends.
-        evaluate: Gives a score of it; None for none.
-        eval_interval: Epochs between scores.
+        training: The training: its algorithm, epochs and log.
+        log: Log of metrics and models.
+        updates: Callback of the training loop, which makes the updates.
+        evaluate: Function of the algorithm that returns a score; None for no evaluation.
+        eval_interval: Epochs between evaluations.
 
     Attributes:
         epoch: Number of the epoch.
@@ -325,11 +328,11 @@ class OnlineEpochs:
         self._begin(self.training.first)
 
     def _begin(self, epoch: int) -> None:
-        self.epoch, self._logged = epoch, 0  # updates of the epoch whose losses have been logged
+        self.epoch, self._logged = epoch, 0  # `_logged`: updates of the epoch whose losses have been logged
         self.updates.begin_epoch(epoch)
 
     def __call__(self, clock: Clock) -> None:
-        """Log what is due, and end an epoch, if the clock says so."""
+        """Log losses if they are due, and end the epoch after its last step."""
         training, algo, returns = self.training, self.training.algo, self.updates.returns
         if training.interval is not None and clock.t % training.interval == 0:
             self.log.metrics(self.epoch, clock.t, self._losses())
@@ -350,7 +353,7 @@ class OnlineEpochs:
         self._begin(self.epoch + 1)
 
     def _losses(self) -> Mapping[str, float | None]:
-        """Means over the updates of the epoch that have not been logged yet; not known if there was none."""
+        """Mean losses over the updates of the epoch that have not been logged yet; None for each without updates."""
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged
@@ -358,12 +361,13 @@ class OnlineEpochs:
 
 
 def build_for_env(algo: Any, env: Any) -> None:
-    """Build an estimator's agent for an environment, or refuse it.
+    """Build an estimator's agent for an environment, or check that a built one fits.
 
     Raises:
-        NotFittedError: If a scaler has no statistics, which data give, or of actions the bounds of the environment.
-        TypeError: If it is none, or its actions are of another kind than the estimator's.
-        ValueError: If its actions are no vectors, its observations no arrays, or they have other shapes than those that
+        NotFittedError: If a scaler is not fitted. Data fit scalers; the bounds of the environment fit "min_max" scalers
+            of actions.
+        TypeError: If `env` is no environment, or its actions are of another kind than the estimator's.
+        ValueError: If its actions are no vectors, its observations no arrays, or their shapes differ from those that
             the agent was built for.
     """
     shape, size = spaces.shapes_of_env(algo, env)
@@ -378,11 +382,11 @@ def build_for_env(algo: Any, env: Any) -> None:
 
 
 def checked_buffer(buffer: Any, batch_size: int) -> Any:
-    """A replay buffer, which can hold a minibatch; None makes one of a million steps.
+    """The replay buffer, checked to hold a minibatch; None makes one of a million steps.
 
     Raises:
-        TypeError: If it is none.
-        ValueError: If it is too small.
+        TypeError: If `buffer` is no replay buffer.
+        ValueError: If its capacity is smaller than a minibatch.
     """
     if buffer is None:
         return ReplayBuffer(1_000_000)

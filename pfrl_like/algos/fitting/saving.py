@@ -1,4 +1,4 @@
-"""Estimators in files and as copies: hyperparameters as JSON, models as tensors; reading them executes nothing."""
+"""Saving, loading and copying of estimators: hyperparameters as JSON, models as tensors; reading executes no code."""
 
 import contextlib
 import copy
@@ -28,27 +28,27 @@ from pfrl_like.utils.checks import levels_to_the_caller
 from pfrl_like.utils.copy_param import check_same_form, copy_param
 from pfrl_like.utils.plain_values import Configurable
 
-#: Numbers and tensors of the networks that a file of hyperparameters may describe.
+#: Largest numbers of parameters and of tensors in networks that a file of hyperparameters may describe.
 MOST_NUMBERS, MOST_TENSORS = 1 << 27, 1 << 12
 
-#: Every estimator by the name of its class, as `params.json` has it.
+#: All estimator classes by name; `params.json` contains the name.
 ESTIMATORS: dict[str, type[Any]] = {}
-#: More than any `params.json` takes; scalers of images hold a number for each pixel.
+#: Largest size of a `params.json` in bytes, more than any needs; scalers of images hold a number for each pixel.
 _MAX_JSON = 1 << 28
-#: What a model's file holds.
+#: Entries of a model's file, with their types.
 _PARTS = {"attributes": dict, "state": str, "params": str}
-#: What every `params.json` tells, beside the hyperparameters.
+#: Entries of every `params.json` in addition to the hyperparameters.
 _TOLD = {"observation_shape", "action_size"}
-#: What it may tell beside them, and no constructor takes.
+#: Entries that a `params.json` may have and no constructor takes.
 _OF_THE_FILE = {"algorithm", "reward_convention"}
-#: What goes wrong where a file tells what cannot be.
+#: Exceptions raised on invalid contents of a file.
 _CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
-#: What building changes.
+#: Attributes that building the agent changes.
 _BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def _plain(name: str, value: Any) -> Any:
-    if name == "dynamics" and value is not None:  # whose networks have a file of their own
+    if name == "dynamics" and value is not None:  # its networks are saved in another file
         return value._json_params() if isinstance(value, Saving) else f"{value!r:.200}"
     if name == "augmentation":
         return [
@@ -60,17 +60,17 @@ def _plain(name: str, value: Any) -> Any:
 
 
 def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
-    """What `params.json` holds.
+    """Read the hyperparameters in a `params.json`.
 
     Raises:
-        CheckpointError: If it is no such file.
+        CheckpointError: If the file is damaged or is no `params.json`.
     """
     path = os.fspath(fname)
     return _complete(read_json(path, _MAX_JSON), path)
 
 
 def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """The hyperparameters, which tell of the shapes."""
+    """The hyperparameters, checked to have the shapes of observations and actions."""
     if not params.keys() >= _TOLD:
         raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
     return params
@@ -80,7 +80,7 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
     """Write an agent's state, with the hyperparameters that it was built with.
 
     Raises:
-        CheckpointError: If it cannot be written; an old file stays.
+        CheckpointError: If the file cannot be written; an old file of this name stays.
     """
     path = os.fspath(fname)
     content = {
@@ -91,7 +91,7 @@ def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params:
 
 
 def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The agent's state and the hyperparameters.
+    """Read the agent's state and the hyperparameters.
 
     Raises:
         CheckpointError: If the file is damaged, or is no model.
@@ -106,9 +106,10 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
 
 @contextlib.contextmanager
 def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
-    """Say of what cannot be that a file tells it.
+    """Turn errors within the block, caused by invalid contents of a file, into a CheckpointError that names the file.
 
-    Networks beyond `MOST_NUMBERS` are refused while they are made, before their memory is written to.
+    Networks larger than `MOST_NUMBERS` or `MOST_TENSORS` are an error while they are made, before their memory is
+    written to.
     """
     numbers = tensors = 0
 
@@ -137,14 +138,14 @@ def export_greedy(
     as_onnx: bool = False,
     action_scaler: Scaler | None = None,
 ) -> None:
-    """Export an agent's greedy policy; arguments and errors are those of `save_policy`.
+    """Export an agent's greedy policy; errors are those of `save_policy`.
 
     Args:
         agent: The agent.
         observation_shape: Shape of its observations, frames stacked.
-        fname: The file.
-        as_onnx: Whether it is ONNX whatever the name.
-        action_scaler: What actions of the file are scaled back by; None for nothing.
+        fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
+        as_onnx: Whether the format is ONNX for any name; otherwise other names get TorchScript.
+        action_scaler: Scaler whose inverse is applied to the actions in the file; None for none.
     """
 
     def make_copy() -> Any:
@@ -168,7 +169,7 @@ def export_greedy(
 
 
 def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
-    """The estimator of what its `params.json` holds, built if it was; it warns of `dynamics`, which it has not."""
+    """Make an estimator from the contents of its `params.json`, built if it was; warns that it has no `dynamics`."""
     given = {name: value for name, value in params.items() if name not in {*_OF_THE_FILE, *_TOLD}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
@@ -190,10 +191,9 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
 
 
 class Saving:
-    """The saving and loading of estimators, and of their policies alone, and what they take from one another.
+    """Saving and loading of estimators, export of their policies, and copying from one estimator to another.
 
-    What is taken is looked at as a whole before anything is copied: parameters of another estimator's networks, and
-    their optimisers' states.
+    Parameters of networks and states of optimisers are copied; all are checked before anything is copied.
     """
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -201,25 +201,25 @@ class Saving:
         ESTIMATORS[cls.__name__] = cls
 
     def save_model(self: Any, fname: str | os.PathLike[str]) -> None:
-        """Save all parameters, the states of optimisers included, so that training can go on.
+        """Save all parameters and the states of optimisers, so that training can continue.
 
         Raises:
             NotFittedError: Before the agent is built.
-            CheckpointError: If the file cannot be written; an old one of this name stays.
+            CheckpointError: If the file cannot be written; an old file of this name stays.
         """
         write_model(fname, self._agent.state_dict(), self._json_params())
 
-    #: What adapters of `pfrl_like.loggers` save models by.
+    #: The method that adapters of `pfrl_like.loggers` call to save models.
     save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
-        """Load what `save_model` saved.
+        """Load a model saved by `save_model`.
 
-        An estimator that is not built yet, or with another scaler, is built anew with the shapes and the scaler saved.
+        An estimator that is not built yet, or has other scalers, is built anew with the saved shapes and scalers.
 
         Raises:
-            CheckpointError: If the file is damaged, or the model of another algorithm or of other networks; the
-                estimator stays as it was.
+            CheckpointError: If the file is damaged, or is the model of another algorithm or of other networks; the
+                estimator stays unchanged.
         """
         state, params = read_model(fname)
         if params.get("algorithm") != type(self).__name__:
@@ -237,35 +237,36 @@ class Saving:
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self.impl.load_state_dict(state)
-            except CheckpointError as error:  # which names the part
+            except CheckpointError as error:  # names the part, but not the file
                 raise CheckpointError(fname, f"does not fit: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
 
     def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
-        """Write the greedy policy into a file that runs without this library; its input is called `input_0`.
+        """Export the greedy policy to a file that runs without this library; its input is called `input_0`.
 
-        It takes raw observations, as float32 (`frames.astype(np.float32)` of images), and gives actions of the data:
-        the scalers are inside, stacking frames is not. Where predicting draws random numbers,
-        they are fixed, as `export` of agents has it.
+        The input is raw observations, as float32 (`frames.astype(np.float32)` of images), and the output actions of the
+        data: the file contains the scalers, but does not stack frames. Random numbers that the policy draws are fixed,
+        as in `export` of agents.
 
         Args:
             fname: The file. A name that ends in `.onnx` or `.pt2` (for `torch.export`) chooses that format.
-            as_onnx: Whether it is ONNX whatever the name; otherwise it is TorchScript.
+            as_onnx: Whether the format is ONNX for any name; otherwise other names get TorchScript.
 
         Raises:
             NotFittedError: Before the agent is built.
-            ExportError: If the policy cannot be put into such a file.
-            CheckpointError: If the file cannot be written; an older one stays.
+            ExportError: If the policy cannot be exported in this format.
+            CheckpointError: If the file cannot be written; an old file of this name stays.
             MissingDependencyError: If a package for the format is not installed.
         """
         export_greedy(self._agent, self._stacked_shape, fname, as_onnx, self.action_scaler_)
 
     def _json_params(self: Any) -> dict[str, Any]:
-        """Hyperparameters as JSON has them: scalers, augmentations and dynamics described, GPUs by number; no `impl`.
+        """Hyperparameters as JSON values, except `impl`.
 
-        A function of the user's own stands here by its name, from which it cannot be made again.
+        Scalers, augmentations and dynamics are described, GPUs are numbers. A function of the user is given by its
+        name, from which it cannot be made again.
         """
         scalers = {name: getattr(self, f"{name}_") or getattr(self, name) for name in SCALERS}
         given = self.get_params(deep=False) | scalers
@@ -275,13 +276,13 @@ class Saving:
 
     @classmethod
     def from_json(cls, fname: str | os.PathLike[str], use_gpu: Any = False) -> Self:
-        """An estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
+        """Make an estimator with the hyperparameters of a `params.json`, built, so that it can load a model.
 
-        Called on `Estimator` it makes one of whatever class the file says.
+        Called on `Estimator` it makes one of the class that the file names.
 
         Args:
             fname: The file.
-            use_gpu: As of the constructor.
+            use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
 
         Raises:
             CheckpointError: If the file is damaged, or of another algorithm.
@@ -298,15 +299,15 @@ class Saving:
         with told_by(fname):
             return cast(Self, made_of(kind, {**params, "use_gpu": Device.of(use_gpu)}))
 
-    # Taking from another estimator
+    # Copying from another estimator
 
     def copy_policy_from(self, algo: Any) -> None:
-        """Take the parameters of another estimator's policy, whose networks are alike; targets follow at once.
+        """Copy the parameters of another estimator's policy, which has the same architecture, to policy and target.
 
-        A target takes those of the other one's target, or of its network where there is none. The scalers, through
-        which a network sees observations, actions and rewards, are no parameters and stay: with others than the other
-        one's, which is warned of, the network does something else. `scaler=algo.scaler_`, and so on, in the constructor
-        makes them the same.
+        A target gets the parameters of the other estimator's target, or of its network if it has no target. Scalers,
+        through which a network sees observations, actions and rewards, are not copied. If they differ, the network
+        behaves differently, and a warning says so; `scaler=algo.scaler_`, and so on, in the constructor makes them the
+        same.
 
         Args:
             algo: The other estimator.
@@ -314,24 +315,24 @@ class Saving:
         Raises:
             NotFittedError: If one of the two is not built yet.
             TypeError: If `algo` is no estimator.
-            ValueError: If one has none, or the networks differ; nothing is copied.
+            ValueError: If one of the two has no policy, or the networks differ; nothing is copied.
         """
         self._copy(algo, "policy")
 
     def copy_policy_optim_from(self, algo: Any) -> None:
-        """Take what the optimiser of another estimator's policy keeps of earlier steps, such as means of gradients.
+        """Copy the optimiser state of another estimator's policy, such as running means of gradients.
 
-        Learning rates and the like, which are hyperparameters, stay. Arguments and errors as of `copy_policy_from`; a
-        ValueError also if the optimisers are of different kinds.
+        Learning rates and other hyperparameters are not copied. Arguments and errors are those of `copy_policy_from`; a
+        ValueError is also raised if the optimisers are of different kinds.
         """
         self._copy_states(algo, "policy")
 
     def copy_q_function_from(self, algo: Any) -> None:
-        """Take the parameters of another estimator's Q-functions; otherwise as `copy_policy_from`."""
+        """Copy the parameters of another estimator's Q-functions; arguments and errors as in `copy_policy_from`."""
         self._copy(algo, "Q-function")
 
     def copy_q_function_optim_from(self, algo: Any) -> None:
-        """Take the state of the optimiser of another estimator's Q-functions; otherwise as `copy_policy_optim_from`."""
+        """Copy the optimiser state of another estimator's Q-functions; errors as in `copy_policy_optim_from`."""
         self._copy_states(algo, "Q-function")
 
     def _copy(self: Any, algo: Any, what: str) -> None:
@@ -347,7 +348,7 @@ class Saving:
         take_states_of(ours, theirs, pairs, what)
 
     def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
-        """The names of the networks of a kind here, and there."""
+        """Pairs of names of the networks of a kind: in this estimator's agent and in the other one's."""
         if not isinstance(algo, Saving):
             raise TypeError(f"algo is a {type(algo).__name__}, expected an estimator")
         ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
@@ -357,21 +358,22 @@ class Saving:
         return [*zip(ours, theirs, strict=True)]
 
     def reset_optimizer_states(self: Any) -> None:
-        """Let all optimisers forget what they keep of earlier steps."""
+        """Reset the states of all optimisers."""
         reset_optimizers(self._agent)
 
 
 def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any], use_gpu: Any) -> Any:
-    """An estimator of whatever class, as `read_model` found it: with its hyperparameters, and what it had learnt.
+    """Make the estimator of any class whose state and hyperparameters `read_model` has read, with its parameters.
 
     Args:
         fname: The file, for errors.
         state: The agent's state.
         params: The hyperparameters.
-        use_gpu: As of the constructor.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
 
     Raises:
-        CheckpointError: If they do not fit together, or the agent was handed in, which no hyperparameters make again.
+        CheckpointError: If state and hyperparameters do not fit together, or the agent was an `impl` of the user, which
+            hyperparameters cannot make again.
     """
     made = ESTIMATORS["Estimator"]._of_params(fname, params, use_gpu)
     made._take(fname, state, params)
@@ -408,13 +410,13 @@ def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
 
 
 def _names(agent: Any, what: str) -> list[str]:
-    """The attributes of an agent that are networks of a kind, "policy" or "Q-function"."""
+    """The names of an agent's attributes that are networks of a kind, "policy" or "Q-function"."""
     names = ("policy",) if what == "policy" else getattr(agent, "critic_arguments", ("model",))
     return [name for name in names if isinstance(getattr(agent, name, None), nn.Module)]
 
 
 def _with_targets(ours: Any, theirs: Any, name: str, other_name: str) -> Iterator[tuple[nn.Module, nn.Module]]:
-    """The network to copy to and the one to copy from, and then the same of targets."""
+    """Pairs of the network to copy to and the network to copy from: the network, then its target if there is one."""
     other = getattr(theirs, other_name)
     yield getattr(ours, name), other
     if (target := getattr(ours, f"target_{name}", None)) is not None:
@@ -426,10 +428,10 @@ def _optimizers(agent: Any) -> list[Any]:
 
 
 def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
-    """Refuse another network whose parameters do not fit.
+    """Raise an error if the parameters of another network do not fit.
 
     Raises:
-        ValueError: If it is of another form, naming what it is.
+        ValueError: If they have other names or shapes; the message says what the network is.
     """
     try:
         check_same_form(own, other)
@@ -438,10 +440,10 @@ def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
 
 
 def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
-    """Take the parameters of other networks, each pair the own one and the other one.
+    """Copy the parameters of other networks; each pair has the own network and the other one.
 
     Raises:
-        ValueError: If one is of another form, naming what they are; nothing is copied.
+        ValueError: If the parameters of a pair have other names or shapes; nothing is copied.
     """
     for own, other in pairs:
         check_form(own, other, what)
@@ -450,17 +452,18 @@ def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> No
 
 
 def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
-    """Take what the optimisers of another agent keep of some networks; learning rates and the like stay.
+    """Copy the optimiser states of another agent's networks; learning rates and the like are not copied.
 
     Args:
         agent: The agent.
         other: The other agent.
-        networks: Those of the agent, each with that of the other one.
-        what: What they are, for messages.
+        networks: Networks of the agent, each with that of the other agent.
+        what: Name of the networks in messages.
 
     Raises:
-        ValueError: If networks are of another form, or optimisers of another kind, or one is missing or keeps a tensor
-            that has neither the parameter's shape nor is a number; all stay as they were.
+        ValueError: If the networks differ in names or shapes of parameters, the optimisers differ in class, an
+            optimiser is missing, or its state has a tensor that is neither a number nor of the parameter's shape; all
+            states stay unchanged.
     """
     for own, theirs in networks:
         check_form(own, theirs, what)
@@ -482,6 +485,6 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
 
 
 def reset_optimizers(agent: Any) -> None:
-    """Let all optimisers of an agent forget what they keep of earlier steps."""
+    """Reset the states of all optimisers of an agent."""
     for optimizer in _optimizers(agent):
         optimizer.state.clear()

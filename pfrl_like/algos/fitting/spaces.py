@@ -1,4 +1,4 @@
-"""What estimators see and do: shapes of observations, kinds of actions, scalers, and actions drawn from a policy."""
+"""Observations and actions of estimators: shapes, kinds of actions, scalers, and actions drawn from a policy."""
 
 import copy
 import dataclasses
@@ -27,16 +27,16 @@ from pfrl_like.utils.env_values import action_size_of, mask_keyword, space_kind
 
 
 def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
-    """Shape of an environment's observations, and numbers of an action or how many discrete actions there are.
+    """Shape of an environment's observations, and size of an action or number of discrete actions.
 
     Args:
-        algo: What is to act there: `discrete_action` tells the kind of its actions, None for either, and `instead` what
-            has the other kind.
+        algo: The algorithm that is to act there: `discrete_action` is the kind of its actions, None for either;
+            `instead` names the algorithm for the other kind.
         env: The environment.
 
     Raises:
-        TypeError: If it is none, or its actions are of another kind.
-        ValueError: If they are no vectors, or observations are no arrays.
+        TypeError: If `env` is no environment, or its actions are of another kind.
+        ValueError: If its actions are no vectors, or its observations no arrays.
     """
     adapted = as_gymnasium(env)
     kind = space_kind(adapted.action_space)
@@ -52,15 +52,15 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
 
 
 def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episodes have") -> None:
-    """Refuse data of another kind of actions than an algorithm's.
+    """Raise an error if data have another kind of actions than an algorithm.
 
     Args:
         algo: The algorithm.
-        discrete_action: Whether actions of the data are indices.
-        came: What came, for the message.
+        discrete_action: Whether actions of the data are discrete.
+        came: Beginning of the sentence about the data in the message.
 
     Raises:
-        TypeError: If it is another one.
+        TypeError: If the kinds differ.
     """
     if algo.discrete_action not in (None, discrete_action):
         kinds = {True: "discrete", False: "continuous"}
@@ -82,15 +82,15 @@ def check_built_for(
     action_size: int,
     came: str = "",
 ) -> None:
-    """Refuse observations and actions of other shapes than those that an algorithm was built for.
+    """Raise an error if observations or actions have other shapes than those that an algorithm was built for.
 
     Args:
         algo: The algorithm.
-        built: The shape of its observations; None for an agent of the user's own, which takes what it takes.
-        size: Numbers of its actions, or how many there are.
-        observation_shape: Shape of an observation that came.
-        action_size: The same of the actions that came; fewer discrete ones may occur than there are.
-        came: What the message begins with.
+        built: Shape of the observations that it was built for; None for an agent of the user, which is not checked.
+        size: Size of the actions, or number of discrete actions, that it was built for.
+        observation_shape: Shape of an observation of the data.
+        action_size: Size of an action of the data, or number of discrete actions that occur, which may be smaller.
+        came: Beginning of the message.
 
     Raises:
         ValueError: If they differ.
@@ -105,7 +105,7 @@ def check_built_for(
 
 
 def check_as_many(obs: Any, actions: Any) -> None:
-    """Refuse another number of actions than of observations.
+    """Raise an error if the numbers of observations and actions differ.
 
     Raises:
         ValueError: If they differ.
@@ -115,15 +115,15 @@ def check_as_many(obs: Any, actions: Any) -> None:
 
 
 def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
-    """Observations as networks take them, [n, ...]: float32 instead of float64, other types as they are.
+    """Observations as an array for networks, [n, ...]: float64 becomes float32, other types stay.
 
     Args:
         x: Observations, [n, ...], frames stacked.
-        shape: Shape of each, frames stacked; None if that is not known.
-        n_frames: Frames of a stack.
+        shape: Shape of one observation, frames stacked; None if it is not known.
+        n_frames: Number of images that are stacked.
 
     Raises:
-        ValueError: If they have another shape, or are no numbers.
+        ValueError: If the observations have another shape, or are no numbers.
         NonFiniteError: On NaN or infinity.
     """
     obs = numbers_in("x", x) if shape is not None else np.asarray(_on_the_host(x))
@@ -135,21 +135,21 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
 
 
 def shape_of_several(shape: tuple[int, ...], n_frames: int) -> str:
-    """The shape of several observations of one shape, frames stacked, for messages."""
+    """Text of the shape of n observations, frames stacked, for messages."""
     frames = f", {n_frames} frames stacked" if n_frames > 1 and len(shape) == 3 else ""
     return f"(n, {', '.join(map(str, shape))}){frames}"
 
 
 def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
-    """Actions as networks take them, [n, size] of floats or [n] of integers.
+    """Actions as an array for networks, [n, size] of floats or [n] of integers.
 
     Args:
         action: Actions, [n, size], or [n] or [n, 1] if discrete.
-        size: Numbers of an action, or how many discrete actions there are; None if that is not known.
-        discrete: Whether they are indices.
+        size: Size of a continuous action, or number of discrete actions; None if it is not known.
+        discrete: Whether actions are discrete.
 
     Raises:
-        ValueError: If they have another shape or are no numbers, or there is no such discrete action.
+        ValueError: If the actions have another shape or are no numbers, or a discrete action does not exist.
         NonFiniteError: On NaN or infinity.
     """
     actions = numbers_in("action", action)
@@ -169,10 +169,10 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
 
 
 def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
-    """The shape of one observation, which is an array.
+    """The shape of one observation as a tuple.
 
     Raises:
-        ValueError: If it is another one, such as of nested observations.
+        ValueError: If it is no shape of an array, such as that of nested observations.
     """
     is_shape = isinstance(observation_shape, Iterable) and not isinstance(observation_shape, str | Mapping)
     sizes = [*observation_shape] if is_shape else []
@@ -182,10 +182,10 @@ def shape_of_one(observation_shape: Any) -> tuple[int, ...]:
 
 
 def numbers_in(name: str, values: Any) -> NDArray[Any]:
-    """An argument as an array of real numbers; tensors may lie anywhere.
+    """An argument as an array of real numbers; tensors may be on any device.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is no array of real numbers.
     """
     array = as_array(_on_the_host(values))
     if array is None or array.dtype.kind == "c":
@@ -205,14 +205,14 @@ class ActionSpace(enum.Enum):
 
 
 class Spaces:
-    """What an estimator is built for.
+    """Shapes of observations and actions that an estimator is built for.
 
     Attributes:
-        observation_shape_: Shape of one observation, before frames are stacked.
-        action_size_: Numbers of an action, or how many discrete actions there are.
+        observation_shape_: Shape of one observation, frames not stacked; None before the agent is built.
+        action_size_: Size of a continuous action, or number of discrete actions; None before the agent is built.
     """
 
-    #: Whether actions are indices.
+    #: Whether actions are discrete.
     discrete_action: ClassVar[bool] = False
 
     n_frames: int
@@ -221,12 +221,12 @@ class Spaces:
 
     @property
     def observation_shape(self) -> tuple[int, ...] | None:
-        """`observation_shape_`, None before the agent is built."""
+        """Shape of one observation, frames not stacked; None before the agent is built."""
         return self.observation_shape_
 
     @property
     def action_size(self) -> int | None:
-        """`action_size_`, None before the agent is built."""
+        """Size of a continuous action, or number of discrete actions; None before the agent is built."""
         return self.action_size_
 
     def get_action_type(self) -> ActionSpace:
@@ -235,16 +235,16 @@ class Spaces:
 
     @property
     def _stacked_shape(self) -> tuple[int, ...]:
-        """Shape of what the networks take."""
+        """Shape of one observation, frames stacked."""
         if self.observation_shape_ is None:
             raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
         return stacked_shape(self.observation_shape_, self.n_frames)
 
     def check_shapes(self, observation_shape: Any, action_size: int) -> None:
-        """Refuse data of other shapes than those that the agent was built for.
+        """Raise an error if data have other shapes than those that the agent was built for.
 
         Raises:
-            ValueError: If they differ; fewer discrete actions may occur than there are.
+            ValueError: If they differ; data may have fewer discrete actions than the agent.
         """
         check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
 
@@ -253,14 +253,14 @@ Array = NDArray[Any]
 
 
 def greedy(agent: Any, obs: Array, action_mask: Any, discrete_action: bool, action_size: int | None) -> Array:
-    """Greedy actions of an agent, of no observation as well.
+    """Greedy actions of an agent; n may be 0.
 
     Args:
         agent: The agent.
         obs: Observations, [n, ...].
-        action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None for everywhere.
-        discrete_action: Whether actions are indices.
-        action_size: Numbers of an action, or how many discrete actions there are; None if that is not known.
+        action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
+        discrete_action: Whether actions are discrete.
+        action_size: Size of a continuous action, or number of discrete actions; None if it is not known.
 
     Returns:
         Actions, [n, action_size], or [n] if discrete.
@@ -281,7 +281,7 @@ def sampled(policy: nn.Module, obs: Any, action_mask: Any = None) -> Tensor:
     Args:
         policy: Module from features to distributions of actions.
         obs: Features, [N, ...].
-        action_mask: True where a discrete action is allowed, [N, n_actions] or [n_actions]; None for everywhere.
+        action_mask: True where a discrete action is allowed, [N, n_actions] or [n_actions]; None allows all.
 
     Returns:
         Actions, [N, ...].
@@ -294,18 +294,18 @@ def sampled(policy: nn.Module, obs: Any, action_mask: Any = None) -> Tensor:
     return drawn
 
 
-#: Hyperparameters that are scalers, and the columns of data that they are of.
+#: Hyperparameters that are scalers, each with the column of data that it scales.
 SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
 
 
 @dataclasses.dataclass
 class BatchScaling:
-    """Gives a minibatch with its actions and rewards scaled, and changed further: what an agent learns from.
+    """Scales the actions and rewards of a minibatch, and then augments it; an agent learns from the result.
 
     Args:
-        action_scaler: Fitted scaler of actions; None leaves them.
-        reward_scaler: Fitted scaler of rewards; None leaves them.
-        augment: What changes the scaled minibatch; None for nothing.
+        action_scaler: Fitted scaler of actions; None for none.
+        reward_scaler: Fitted scaler of rewards; None for none.
+        augment: Function that augments the scaled minibatch; None for none.
     """
 
     action_scaler: Scaler | None
@@ -326,21 +326,21 @@ class BatchScaling:
 
 
 def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
-    """The scalers of an estimator as it was given them, by name, copied, fitted or not.
+    """Copies of the scalers that an estimator was given, by name; they may be unfitted.
 
     Args:
         algo: The estimator.
-        fitted: Whether those that it has fitted already stay.
+        fitted: Whether to take the estimator's fitted scalers where it has them.
 
     Raises:
-        ValueError: On an unknown name, or if discrete actions are to be scaled.
-        TypeError: On what is no scaler.
+        ValueError: On an unknown name, or an `action_scaler` of discrete actions.
+        TypeError: If one is no scaler.
     """
     if algo.discrete_action and algo.action_scaler is not None:
         raise ValueError(
             f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: leave it out"
         )
-    # Before the first fit the attribute is what was given, as an object, which its user may have fitted.
+    # Before the first fit the attribute is the given scaler as an object, which the user may have fitted.
     given = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
     given = algo.get_params(deep=False) | given
     made = {name: copy.deepcopy(make_scaler(given[name], column)) for name, column in SCALERS.items()}
@@ -348,10 +348,10 @@ def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
 
 
 def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
-    """Let fitted scalers be those of an estimator, and its attributes; what it was given stays its hyperparameters.
+    """Set the fitted scalers of an estimator as its attributes; its hyperparameters stay as they were given.
 
     Raises:
-        NotFittedError: If one has no statistics yet.
+        NotFittedError: If one is not fitted.
     """
     for name, scaler in made.items():
         if scaler is not None and not scaler.fitted:
@@ -362,10 +362,10 @@ def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
 
 
 def check_scalers_taken(algo: Any) -> None:
-    """Refuse scalers of an estimator whose agent was handed in, which learns without them.
+    """Raise an error if an estimator has a scaler and an `impl` given by the user, which learns without the scaler.
 
     Raises:
-        ValueError: Naming the scaler.
+        ValueError: If there are both; the message names the scaler.
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
@@ -374,17 +374,17 @@ def check_scalers_taken(algo: Any) -> None:
 
 
 def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
-    """Fit a scaler of actions by extremes to the bounds of an environment's, if it is not fitted yet.
+    """Fit a `MinMaxActionScaler` to the bounds of an action space, if it is not fitted yet.
 
     Raises:
-        NonFiniteError: If the environment has no bounds.
+        NonFiniteError: If the space has no finite bounds.
     """
     if isinstance(scaler, MinMaxActionScaler) and not scaler.fitted:
         scaler.fit(np.stack([action_space.low, action_space.high]).astype(np.float64))
 
 
 def check_single_rewards(reward_scaler: Any, data: Any) -> None:
-    """Refuse a buffer of n-step returns for a scaler of single rewards.
+    """Raise an error if there is a scaler of single rewards and a buffer of n-step returns.
 
     Raises:
         ValueError: If there are both.
