@@ -23,7 +23,7 @@ _WHENCE = {
     "action": "the agent chose otherwise for the same observation, unless an episode began there with another one",
     "observation": "the environment answered otherwise to the same action (env.reset(seed=...) seeds it)",
     "reward": "the environment gave another reward for the same action and observation",
-    "loss": "what was seen, done and got is the same, so that something else was learnt from, or in another way",
+    "loss": "observations, actions and rewards are the same, so the update had other data, or computed otherwise",
 }
 
 Lines = Mapping[int, Mapping[str, int]]  # checksums by name, by step

@@ -189,8 +189,8 @@ class Checkpoint(NamedTuple):
         if clock.done:
             logger.warning("nothing is left to train: steps is %d, %s is of step %d", clock.steps, self.path, self.t)
         for reason in () if clock.done else reasons:
-            logger.warning("the run will not go on exactly as it would have: %s", reason)
-        logger.info("The run goes on from %s", self.path)
+            logger.warning("the run does not resume exactly: %s", reason)
+        logger.info("The run resumes from %s", self.path)
         how = "approximate" if reasons else "exact"
         return {"checkpoint": os.path.basename(self.path), "t": self.t, "resume": how, "reasons": reasons}
 
@@ -254,8 +254,8 @@ def newest_checkpoint(
     if (path := crash_replay.checkpoint()) is not None:
         return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
     way_out = (
-        " A run with checkpoint_freq makes them; to go on from an agent alone, load it and give the step_offset; for a "
-        "new run, give another outdir"
+        " A run with checkpoint_freq makes them; to continue from an agent alone, load it and give the step_offset; "
+        "for a new run, give another outdir"
     )
     return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out)
 
@@ -274,7 +274,7 @@ def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, wa
             level = logging.WARNING if saved.is_checkpoint else logging.INFO
             logger.log(level, "a checkpoint is passed over: %s", error)
     if problems:
-        raise CheckpointError(outdir, f"has no checkpoint to go on from: {'; '.join(problems)}.{way_out}")
+        raise CheckpointError(outdir, f"has no checkpoint to resume from: {'; '.join(problems)}.{way_out}")
     return None
 
 

@@ -203,7 +203,7 @@ def _check_start(step_offset: int, steps: int | None, resume: Any) -> None:
     if resume and step_offset:
         raise ValueError(
             f"resume is True and step_offset is {step_offset}, expected one of them: the newest checkpoint says at "
-            "which step training goes on"
+            "which step training resumes"
         )
 
 
@@ -211,8 +211,8 @@ def warn_of_other_step(t: int, step_offset: int, logger: logging.Logger) -> None
     """Warn that the step of an agent is reset to that of the run; a fresh agent is at step 0."""
     if t not in (0, step_offset):
         logger.warning(
-            "the agent has come to step %s, step_offset is %d: its t is set to that; to go on where the agent stopped, "
-            "give step_offset=agent.t", t, step_offset,
+            "the agent has come to step %s, step_offset is %d: its t is set to that; to continue where the agent "
+            "stopped, give step_offset=agent.t", t, step_offset,
         )  # fmt: skip
 
 

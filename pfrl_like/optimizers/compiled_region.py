@@ -72,7 +72,7 @@ class CompiledFunction:
         try:
             return region(*inputs)
         except torch._dynamo.exc.TorchDynamoException as error:
-            _LOGGER.warning("%s cannot be compiled and goes on as it is: %s", self._name, str(error).split("\n")[0])
+            _LOGGER.warning("%s cannot be compiled and runs uncompiled: %s", self._name, str(error).split("\n")[0])
             self._regions[key] = None
             return self._function(*inputs)
 

@@ -77,7 +77,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _descend(self, ancestor: str) -> None:
         if not self._directory.is_new:
-            raise CheckpointError(self.dirname, f"holds a buffer already; leave {ancestor=} out to go on with it")
+            raise CheckpointError(self.dirname, f"holds a buffer already; leave {ancestor=} out to continue it")
         self._directory.refuse_orphans()
         for attempt in range(_ATTEMPTS):
             try:

@@ -142,7 +142,7 @@ def set_aside(
         atomic_write(path, run_files.encoded([table.header, *table.kept]))
     if not moved and not any(table.beyond for table in rests.values()):
         return
-    told = "what an earlier run had left is now in %s; to go on with that run, give resume=True, or the step_offset"
+    told = "what an earlier run had left is now in %s; to continue that run, give resume=True, or the step_offset"
     if step_offset:
         told = f"what the run had left beyond step {step_offset:,} is now in %s"
     elif in_vain:

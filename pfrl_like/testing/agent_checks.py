@@ -233,7 +233,7 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         return
     require(
         not trial.learns_from_batches or depends(0.9),  # an agent without replay may learn from whole episodes only
-        "with a discount of 0.9 (a step that goes on or was cut off) the TD error ignores the next observation",
+        "with a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
     )
 
 

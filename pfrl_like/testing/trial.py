@@ -200,7 +200,7 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
         came = _run(trial, Path(folder, "stopped"), 1, resume=True)
         told = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
     if trial.on_cpu:
-        require(not told["reasons"], f"a run that was stopped does not go on exactly: {'; '.join(told['reasons'])}")
+        require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
     found = trial.difference(whole, came, "what is left")
     require(found is None, f"a run that was stopped and went on from its checkpoint has left something else: {found}")
 

@@ -1,7 +1,9 @@
 """Everything public says what it is; an overriding method may leave that to the method it overrides."""
 
+import ast
 import importlib
 import inspect
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -41,3 +43,37 @@ def test_public_names_have_docstrings() -> None:
         for member, value in public_members(importlib.import_module(name))
         if not inspect.getdoc(value)
     ]
+
+
+#: Phrases that readers stumble over, and what to write in their place.
+AVOID = {
+    r"\b(is|are) told of\b": "is logged",
+    r"\bgo(es)? on\b": "continues, resumes",
+    r"as if it had never": "is rolled back",
+    r"none of this program": "True if ...",
+    r"seen, done": "observations, actions, rewards",
+    r"\bdescends? on\b": "minimises",
+    r"\bhanded (in|on|over)\b": "given, passed",
+}
+
+
+def test_words_are_plain() -> None:
+    """In docstrings, comments, errors and logs; a path is named with the phrase and with what to write."""
+    odd = {
+        (str(path.relative_to(PACKAGE)), found.group(), better)
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for phrase, better in AVOID.items()
+        for found in re.finditer(phrase, path.read_text(encoding="utf-8"))
+    }
+    assert not odd
+
+
+def test_a_docstring_begins_with_what_is_returned_or_done() -> None:
+    riddles = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                first = (ast.get_docstring(node) or "").split("\n")[0]
+                if re.match(r"(What|Whether|How)\b", first):
+                    riddles.append(f"{path.name}: {first}")
+    assert not riddles

@@ -369,8 +369,8 @@ def check_scalers_taken(algo: Any) -> None:
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
-            handed_in = "the agent was handed in as impl and learns without: leave it out"
-            raise ValueError(f"{name} is {given!r:.80}, but {handed_in}")
+            given = "the agent was given as impl and learns without: leave it out"
+            raise ValueError(f"{name} is {given!r:.80}, but {given}")
 
 
 def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:

@@ -60,7 +60,7 @@ def test_other_parameters_are_named(
     run(tmp_path / "b", spoil_at=30)
     assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b"), "--no-rerun"]) == 1
     out = capsys.readouterr().out
-    assert "the first that differs is step 31, in its loss; what was seen, done and got is the same" in out
+    assert "the first that differs is step 31, in its loss; observations, actions and rewards are the same" in out
     assert "tensors: at step 40 these differ, those of step 20 not: model." in out
     assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
 

@@ -250,7 +250,7 @@ class TestASecondRunInTheSameDirectory:
         told = warnings_in(caplog)
         assert len(told) == 1
         assert re.fullmatch(
-            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to go on with that run, give "
+            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to continue that run, give "
             "resume=True, or the step_offset", told[0],
         )  # fmt: skip
 

@@ -231,7 +231,7 @@ def test_a_damaged_buffer_is_noticed(tmp_path):
     stopped(tmp_path, 80)
     for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
         damage(path)
-    with pytest.raises(CheckpointError, match="no checkpoint to go on from") as caught:
+    with pytest.raises(CheckpointError, match="no checkpoint to resume from") as caught:
         serial(tmp_path, resume=True)
     assert "is damaged" in str(caught.value)
     assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
@@ -284,8 +284,8 @@ def test_an_environment_that_comes_elsewhere_is_told_of(tmp_path, monkeypatch, c
     monkeypatch.setattr(Noisy, "step", lambda self, action: step(self, 1 - action))
     serial(tmp_path, resume=True)
     assert resumed(tmp_path)["resume"] == "approximate"
-    assert "the run will not go on exactly as it would have" in caplog.text
-    assert "the run will not go on exactly as it would have" in (tmp_path / "run.log").read_text()
+    assert "the run does not resume exactly" in caplog.text
+    assert "the run does not resume exactly" in (tmp_path / "run.log").read_text()
 
 
 # What is kept

@@ -220,7 +220,7 @@ def test_a_model_of_an_environment_is_not_scaled(option: Any) -> None:
 def test_an_agent_that_was_handed_in_has_no_other_scalers() -> None:
     agent = fitted("SAC", data(False)).impl
     for use in (lambda made: made.fit(data(False), **QUIET), lambda made: made.fit_online(Far(), **QUIET)):
-        with pytest.raises(ValueError, match="reward_scaler is .*, but the agent was handed in as impl"):
+        with pytest.raises(ValueError, match="reward_scaler is .*, but the agent was given as impl"):
             use(make("SAC", impl=agent, reward_scaler="multiply"))
 
 
