@@ -74,6 +74,7 @@ def fails_in_turn(name: str, folder: Path, most: int, *names: str, first: int = 
     return n
 
 
+@pytest.mark.timeout(3600)  # three saves for each call
 @pytest.mark.representatives(4)
 @MOST
 @pytest.mark.parametrize("works", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -82,6 +83,7 @@ def test_one_call_fails(name, works, most, tmp_path):
     assert fails_in_turn(name, tmp_path, most, *CALLS, first=1 + works, works=works) > 2
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.representatives(4)
 @MOST
 @NAMES
