@@ -60,18 +60,26 @@ class AWR(Estimator):
     def _sgd(self, module: nn.Module, lr: float) -> torch.optim.Optimizer:
         return torch.optim.SGD(module.parameters(), lr=lr, momentum=self.momentum)
 
-    def predict_value(self, x: Any, action: Any = None, with_std: bool = False) -> Any:
+    def predict_value(self, x: Any, *args: Any, **kwargs: Any) -> Any:
         """Values of states, [n]; with `with_std` also standard deviations, [n]: zeros, since there is one critic.
 
         Args:
             x: Observations, [n, ...], frames stacked.
-            action: Ignored; other estimators return values of pairs of observation and action.
-            with_std: Whether to return the standard deviations over the critics, too.
+            args: `action`, which is ignored, and `with_std`, as other estimators take them after the observations.
+            kwargs: The same by name.
+
+        Raises:
+            TypeError: On other names.
         """
+
+        def predict_value(action: Any = None, with_std: bool = False) -> bool:
+            return with_std
+
+        alone = not predict_value(*args, **kwargs)
         v_func, obs = self._agent.v_func, self._tensor(self._observations(x))
         with torch.no_grad(), evaluating_readers(v_func):
             values = np.asarray(v_func(obs).flatten().cpu())
-        return (values, np.zeros_like(values)) if with_std else values
+        return values if alone else (values, np.zeros_like(values))
 
 
 class DiscreteAWR(AWR):
