@@ -362,7 +362,8 @@ def expect(arrays: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, ...]
     array = arrays.get(name)
     if array is None:
         raise ValueError(f"the array {name!r} is missing")
-    if array.shape != shape or array.dtype != (dtype := np.dtype(dtype)):
+    dtype = np.dtype(dtype)
+    if array.shape != shape or array.dtype != dtype:
         raise ValueError(f"the array {name!r} has shape {array.shape}, {array.dtype}, expected {shape}, {dtype}")
     return array
 

@@ -33,8 +33,11 @@ class PersistentBuffer(RewindingBuffer):
     steps, every `sync_seconds` (at the next step), at `close` and in `state_dict`.
     """
 
-    def _open(self, dirname: Any, ancestor: Any, logger: Any, shard: str | None, every: tuple[int, float, int]) -> None:
-        self.sync_every, self.sync_seconds, self.journal_length = every
+    def _open(
+        self, dirname: Any, ancestor: Any, logger: Any, shard: str | None,
+        sync_every: int, sync_seconds: float, journal_length: int,
+    ) -> None:  # fmt: skip
+        self.sync_every, self.sync_seconds, self.journal_length = sync_every, sync_seconds, journal_length
         for name, least in (("sync_every", 1), ("sync_seconds", 0), ("journal_length", 1)):
             if not (value := getattr(self, name)) >= least:
                 raise ValueError(f"{name}: got {value}, expected at least {least}")
@@ -321,7 +324,8 @@ class PersistentReplayBuffer(PersistentBuffer):
         journal_length: int = 20_000,
     ) -> None:
         super().__init__(capacity, num_steps, rng=rng)
-        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
+        shard = shard_of(distributed, group)
+        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
 
 
 class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
@@ -370,7 +374,8 @@ class PersistentEpisodicReplayBuffer(PersistentBuffer, EpisodicReplayBuffer):
         journal_length: int = 20_000,
     ) -> None:
         EpisodicReplayBuffer.__init__(self, capacity, by_length=by_length, rng=rng)
-        self._open(dirname, ancestor, logger, shard_of(distributed, group), (sync_every, sync_seconds, journal_length))
+        shard = shard_of(distributed, group)
+        self._open(dirname, ancestor, logger, shard, sync_every, sync_seconds, journal_length)
 
     def close(self) -> None:
         super().close()

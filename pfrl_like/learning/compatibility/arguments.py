@@ -226,7 +226,8 @@ def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[st
     """
     q_funcs = {name: given[name] for name in ("q_func1", "q_func2")}
     optimizers = {f"{name}_optimizer": given[f"{name}_optimizer"] for name in q_funcs}
-    if isinstance(q_funcs["q_func1"], QFunctionEnsemble) and given["q_func2"] is given["q_func2_optimizer"] is None:
+    no_second = given["q_func2"] is None and given["q_func2_optimizer"] is None
+    if no_second and isinstance(given["q_func1"], QFunctionEnsemble):
         del q_funcs["q_func2"], optimizers["q_func2_optimizer"]
     q_funcs |= listed("further_q_funcs", given["further_q_funcs"])
     return numbered(q_funcs, optimizers | listed("further_q_func_optimizers", given["further_q_func_optimizers"]))

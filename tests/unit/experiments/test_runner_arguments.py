@@ -226,25 +226,63 @@ def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
 
 # Those whose effect is shown by tests of their own, in these files
 
+ASYNC = HERE + "test_train_agent_async.py::test_"
+HANGS = HERE + "test_async_hangs.py::test_"
+OFFLINE = HERE + "test_train_agent_offline.py::test_"
+EPOCHS = "unit/algos/test_off_policy_rl_algorithm.py::test_"
+#: Tests that give the options of the others, each by its name.
 HELD = {
-    experiments.train_agent_async: ["test_train_agent_async.py", "test_async_hangs.py"],
-    experiments.train_agent_actor_learner: ["test_train_agent_async.py"],
-    experiments.train_agent_offline: ["test_train_agent_offline.py", "test_resume.py"],
-    experiments.EpochRunner: ["../algos/test_off_policy_rl_algorithm.py"],
-    experiments.generate_exp_id: ["test_output_dir.py"],
-    experiments.prepare_output_dir: ["test_output_dir.py"],
-    experiments.LinearInterpolationHook: ["test_output_dir.py"],
-    experiments.replay_crash: ["../debug/test_crash_replay.py"],
-    experiments.OptunaPrunerHook: ["test_output_dir.py"],
-}
+    experiments.train_agent_async: [
+        ASYNC + "every_step_up_to_the_last_is_made_once_and_told_to_the_hooks",
+        ASYNC + "process_0_evaluates_and_saves_the_best",
+        ASYNC + "what_is_told_of_a_run_reaches_whom_it_is_for",
+        ASYNC + "seeds_and_episode_limit_reach_each_process",
+        ASYNC + "profiles_and_checkpoints_are_written",
+        ASYNC + "without_shared_memory_the_agent_of_process_0_is_saved",
+        ASYNC + "agents_that_each_process_makes_share_those_of_the_first",
+        ASYNC + "processes_learn_shared_parameters_with_shared_statistics",
+        ASYNC + "a_run_goes_on_from_its_newest_agent",
+        ASYNC + "a_good_score_ends_training_in_all_processes",
+        ASYNC + "stop_event_ends_training_and_is_set_at_the_end",
+        ASYNC + "exception_event_ends_training_with_an_error_and_the_agent_is_saved",
+        HANGS + "a_process_that_hangs_while_training_goes_on_ends_it",
+    ],
+    experiments.train_agent_actor_learner: [
+        ASYNC + "actors_and_learner_are_told_how_to_keep_step",
+        ASYNC + "the_agent_that_learnt_is_the_one_that_was_saved_last",
+    ],
+    experiments.train_agent_offline: [
+        OFFLINE + "a_run_leaves_what_other_runs_leave",
+        OFFLINE + "what_is_told_of_a_run_reaches_whom_it_is_for",
+        RESUME + "a_run_that_was_stopped_goes_on_as_if_it_had_not_been",
+        RESUME + "so_many_checkpoints_are_kept_and_the_best_agent",
+        RESUME + "a_checkpoint_that_cannot_be_written_ends_training_or_does_not",
+    ],
+    experiments.EpochRunner: [
+        EPOCHS + "another_environment_and_loggers_of_ones_own_are_used",
+        EPOCHS + "evaluation_has_a_limit_of_its_own",
+        EPOCHS + "snapshots_are_made_at_their_interval_and_at_the_end",
+        EPOCHS + "so_many_snapshots_are_kept",
+        EPOCHS + "a_snapshot_that_cannot_be_written_ends_training_or_does_not",
+        EPOCHS + "a_hook_may_end_training",
+    ],
+    experiments.generate_exp_id: [DIRECTORY + "id_follows_commit_changes_arguments_and_prefix"],
+    experiments.prepare_output_dir: [
+        DIRECTORY + "files_of_a_run_under_git", DIRECTORY + "older_run_of_the_same_id_is_kept_aside"
+    ],
+    experiments.LinearInterpolationHook: [DIRECTORY + "linear_interpolation_reaches_and_keeps_its_end"],
+    experiments.replay_crash: [
+        "unit/debug/test_crash_replay.py::test_the_update_is_made_again_from_the_streams_before_it"
+    ],
+    experiments.OptunaPrunerHook: [DIRECTORY + "pruned_trial_ends_the_run"],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("function", HELD)
 def test_tests_of_the_others_give_every_option(function):
-    texts = "".join((Path(__file__).parent / file).read_text() for file in HELD[function])
-    assert function.__name__ in texts
-    for name, parameter in inspect.signature(function).parameters.items():
-        assert parameter.default is parameter.empty or f'"{name}"' in texts or f"{name}=" in texts, name
+    options = [each for each in inspect.signature(function).parameters.values() if each.default is not each.empty]
+    assert not [each.name for each in options if not any(held(test, each.name) for test in HELD[function])]
+    assert all(map(held, HELD[function]))
 
 
 def test_every_public_function_of_a_run_is_looked_at():
