@@ -31,7 +31,6 @@ VARIANTS_OF_VARIANTS = ("CalQL", "COMBO")
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-@functools.cache
 def parsed(path: Path) -> tuple[str, ast.Module]:
     source = path.read_text(encoding="utf-8")
     return source, ast.parse(source)
@@ -52,6 +51,7 @@ def documented(node: ast.AST) -> Iterator[Documented]:
             yield from documented(child)
 
 
+@functools.cache
 def lines_of_code(path: Path) -> int:
     source, tree = parsed(path)
     lines = {i for i, line in enumerate(source.splitlines(), 1) if line.strip() and not line.lstrip().startswith("#")}

@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -12,7 +13,13 @@ TEXTS = {
     for path in sorted(FILES)
     if path.suffix in {".py", ".md", ".toml", ".txt"} or path.parent.name == ".ci"
 }
-SOURCES = {name: ast.parse(text) for name, text in TEXTS.items() if re.match(r"pfrl_like/.*\.py$", name)}
+SOURCES = [name for name in TEXTS if re.match(r"pfrl_like/.*\.py$", name)]
+
+
+def trees() -> Iterator[tuple[str, ast.Module]]:
+    """Each source of the package; all of them kept at once, they would slow the collection of garbage."""
+    for name in SOURCES:
+        yield name, ast.parse(TEXTS[name])
 
 
 def places(pattern: str) -> list[str]:
@@ -37,7 +44,7 @@ def test_no_file_is_unpickled_outside_the_one_door_for_it() -> None:
     forbidden = {"torch.load", "pickle.load", "pickle.loads", "pickle.Unpickler", "eval", "exec", "joblib.load"}
     assert not [
         f"{name}, line {node.lineno}: {ast.unparse(node.func)}"
-        for name, tree in SOURCES.items()
+        for name, tree in trees()
         if not name.startswith(("pfrl_like/storage/", "pfrl_like/processes/"))  # processes talk to their own workers
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in forbidden
@@ -48,7 +55,7 @@ def test_connections_are_given_messages_that_are_pickled_to_bytes() -> None:
     """`Connection.send` leaves a view in a traceback, which crashes Python 3.12; `processes.send` does not."""
     assert not [
         f"{name}, line {node.lineno}: {ast.unparse(node)}"
-        for name, tree in SOURCES.items()
+        for name, tree in trees()
         if "multiprocessing.connection" in TEXTS[name] and not name.startswith("pfrl_like/processes/")
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "send"
@@ -60,7 +67,7 @@ def test_only_abstract_functions_have_no_body() -> None:
     empty = (["raise NotImplementedError"], ["..."], ["pass"])
     assert not [
         f"{name}, line {node.lineno}: {node.name}"
-        for name, tree in SOURCES.items()
+        for name, tree in trees()
         for node in functions_to_fill(tree)
         if [*map(ast.unparse, node.body)] in empty
     ]
@@ -69,7 +76,7 @@ def test_only_abstract_functions_have_no_body() -> None:
 def test_texts_that_are_no_docstrings_are_used() -> None:
     assert not [
         f"{name}, line {node.lineno}"
-        for name, tree in SOURCES.items()
+        for name, tree in trees()
         for owner in ast.walk(tree)
         if isinstance(getattr(owner, "body", None), list)
         for node in owner.body[isinstance(owner, ast.Module | ast.ClassDef | ast.FunctionDef) :]
