@@ -1,6 +1,7 @@
 """The base class of agents with a replay buffer, a policy and critics of state and action."""
 
 import functools
+import logging
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyChoice
 from pfrl_like.learning.compatibility import spaces
-from pfrl_like.learning.compatibility.arguments import check_pairs
+from pfrl_like.learning.compatibility.arguments import check_pairs, passed_on
 from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import Bounds
@@ -52,8 +53,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     Args:
         policy: Module from observations to distributions of actions.
-        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name.
-            One may be a `QFunctionEnsemble`: several critics with one optimiser.
+        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name. One
+            may be a `QFunctionEnsemble`: several critics with one optimiser.
         optimizers: The optimisers, by attribute: the policy's, then the critics', then those of `further` modules.
         replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
         gamma: Discount factor per step.
@@ -63,7 +64,28 @@ class OffPolicyActorCritic(OffPolicyAgent):
             policy. In actors of other processes until they get the first parameters thereafter.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
         policy_update_delay: Updates of the critics for each one of the policy.
-        schedule: The remaining keyword arguments of `OffPolicyAgent`.
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
+            the agent updates its `targets` itself.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The policy, and maybe the critics, are recurrent and trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
     """
 
     chooses = PolicyChoice()
@@ -111,7 +133,24 @@ class OffPolicyActorCritic(OffPolicyAgent):
         burnin_action_func: Callable[[], Any] | None,
         act_deterministically: bool,
         policy_update_delay: int = 1,
-        **schedule: Any,
+        gpu: int | None,
+        device: torch.device | str | None,
+        replay_start_size: int,
+        minibatch_size: int,
+        update_interval: int,
+        target_update_interval: int | None,
+        phi: Callable[[Any], Any] | None,
+        target_update_method: str,
+        soft_update_tau: float,
+        n_times_update: int,
+        batch_accumulator: str,
+        episodic_update_len: int | None,
+        logger: logging.Logger,
+        batch_states: Callable[..., Any],
+        recurrent: bool,
+        max_grad_norm: float | None,
+        num_steps: int,
+        compile: bool,
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
@@ -125,7 +164,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self.burnin_action_func = burnin_action_func
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
-        super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
+        super().__init__(
+            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **passed_on(OffPolicyAgent, locals())
+        )
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)

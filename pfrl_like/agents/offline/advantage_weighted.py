@@ -102,8 +102,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         policy_update_delay: Updates of the critics for each one of the policy.
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins. Only for algorithms that have a recurrent
-            form.
+            stored; the critic's is the initial one where a sequence begins.
         episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
         device: Device as text or `torch.device`, instead of `gpu`.
         num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable

@@ -276,11 +276,46 @@ class DiscreteAWR(AWR):
     """Advantage-Weighted Regression of discrete actions; forbidden actions are left out.
 
     Args:
-        args: As `AWR`; the policy gives categorical distributions, such as one that ends in a `SoftmaxCategoricalHead`.
-        kwargs: As `AWR`.
+        policy: Module from observations to categorical distributions, such as one that ends in a
+            `SoftmaxCategoricalHead`.
+        v_func: Value function: module from observations to numbers [N, 1].
+        policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
+        v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        lam: lambda of the returns, in [0, 1].
+        beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
+        max_weight: Largest weight, positive.
+        standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
+            authors' code, so that `beta` does not depend on the scale of rewards.
+        n_critic_updates: Steps of the value function for each update.
+        n_actor_updates: Steps of the policy for each update.
+        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
+        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be None
+            if `recurrent`: `episodic_update_len` limits the returns then.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
+            state is stored; the value function's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
-        ValueError: On values outside those named in `AWR`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 

@@ -15,11 +15,12 @@ from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
+from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
+from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on, two_or_more
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
@@ -317,17 +318,43 @@ class DiscreteBCQ(DQN):
     There is no recurrent form.
 
     Args:
-        args: As `DQN`; the Q-function gives a `DiscreteActionValue` of any form. The optimiser holds the parameters of
-            Q-function and imitator, whose losses are added; they may share layers.
+        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
+            form.
+        optimizer: Optimiser of the Q-function's parameters. It also holds those of the imitator: both losses are added,
+            and both networks may share layers.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: There is no recurrent form: None.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: There is no recurrent form: False.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: There is no recurrent form: 1.
+        burn_in: There is no recurrent form: 0.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
         imitator: Module from observations to categorical distributions, such as one that ends in a
             `SoftmaxCategoricalHead`.
         action_flexibility: Least probability of an action relative to the most probable one, in [0, 1]; 0 keeps all
             actions, 1 only the most probable one.
         beta: Weight of the imitator's mean squared logits, at least 0.
-        kwargs: As `DQN`.
 
     Raises:
-        ValueError: On values outside those named here or in `DQN`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
@@ -341,12 +368,41 @@ class DiscreteBCQ(DQN):
     imitator: Any
 
     def __init__(
-        self, *args: Any, imitator: nn.Module, action_flexibility: float = 0.3, beta: float = 0.5, **kwargs: Any
+        self,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        burn_in: int = 0,
+        compile: bool = False,
+        imitator: nn.Module,
+        action_flexibility: float = 0.3,
+        beta: float = 0.5,
     ) -> None:
         self.action_flexibility, self.beta = action_flexibility, beta
         check_numbers_in(self, action_flexibility=(0, 1), beta=(0, None))
         self._imitator = imitator
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(DQN, locals()))
 
     def extra_modules(self) -> Mapping[str, nn.Module]:
         """The imitator, by attribute."""

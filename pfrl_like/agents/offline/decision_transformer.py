@@ -376,12 +376,32 @@ class DiscreteDecisionTransformer(DecisionTransformer):
     """Decision Transformer of discrete actions; forbidden actions are left out.
 
     Args:
-        args: As `DecisionTransformer`; the network is made with `discrete=True` and a head that gives categorical
-            distributions, such as one that ends in a `SoftmaxCategoricalHead`.
-        kwargs: As `DecisionTransformer`.
+        policy: A `ReturnConditionedTransformer`. It is made with `discrete=True` and a head that gives categorical
+            distributions, such as a `SoftmaxCategoricalHead`.
+        optimizer: Optimiser of the policy.
+        replay_buffer: Where sequences are sampled from; an episodic one.
+        target_return: Return that the agent aims at in each episode.
+        return_scale: Divisor of the returns that the network gets, positive.
+        context_size: Last steps that the network sees; None for as many as it can.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: There is no other recurrent form: False.
+        episodic_update_len: Not supported: None; `context_size` is the length of sequences.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Not supported: False.
+        gamma: Not supported: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named in `DecisionTransformer`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 

@@ -23,6 +23,16 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
 
 
+def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constructor arguments that an agent has in common with its base class, by name.
+
+    Args:
+        base: The base class, an agent with explicit arguments.
+        given: `locals()` of the agent's constructor.
+    """
+    return {name: given[name] for name in inspect.signature(base).parameters if name in given}
+
+
 def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the agent's constructor arguments that its base class takes as keywords of the same names.
 
@@ -31,8 +41,7 @@ def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
         given: `locals()` of the agent's constructor. If `logger` is None, the logger of the class's module is used.
     """
     given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
-    constructors = [vars(kind)["__init__"] for kind in base.__mro__ if "__init__" in vars(kind)]
-    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    parameters = inspect.signature(base).parameters.values()
     return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
 
 

@@ -20,16 +20,6 @@ from pfrl_like.utils.checks import check_counts
 Part = tuple[str, Any, bool, str]
 
 
-def check_keywords(agent: Any, base: type, keywords: Mapping[str, Any]) -> None:
-    """Reject keywords that the base class's constructor lacks; its own error would name the base class.
-
-    Raises:
-        TypeError: If there is one; the error names the agent's class and the keyword.
-    """
-    for name in keywords.keys() - inspect.signature(base).parameters.keys():
-        raise TypeError(f"{type(agent).__name__} got an unexpected keyword argument {name!r}")
-
-
 def functions_of(agent: Any) -> list[Part]:
     """Return the functions among an agent's parts, `phi` and `batch_states`."""
     return [
