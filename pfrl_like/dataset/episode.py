@@ -11,6 +11,7 @@ from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, joined
 from pfrl_like.dataset.transition import Transition, Transitions
+from pfrl_like.utils.reprs import never_raising
 
 _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
@@ -72,6 +73,7 @@ class Episode(Sequence[Transition]):
         episode.table, episode.number, episode._action_size = table, number, action_size
         return episode
 
+    @never_raising
     def __repr__(self) -> str:
         ended = "terminated" if self.terminated else "cut off"
         return f"{type(self).__name__}({len(self)} transitions, return {self.compute_return():g}, {ended})"

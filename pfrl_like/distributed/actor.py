@@ -19,6 +19,7 @@ from pfrl_like.export import Signature
 from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
+from pfrl_like.utils.reprs import never_raising
 
 #: Steps per message to the learner, and seconds after which a message with fewer steps is sent.
 ROWS, SECONDS = 32, 0.1
@@ -186,6 +187,10 @@ class Actor(AsyncAgent):
     def t(self) -> int:
         """Environment steps in training, of all actors together; explorers' schedules depend on it."""
         return int(self._steps.sum())
+
+    @never_raising
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self.acting!r}"
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action; `action_mask`, [n_actions], is True for allowed actions."""

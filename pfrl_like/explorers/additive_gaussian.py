@@ -60,6 +60,3 @@ class AdditiveGaussian(RandomExplorer):
         if self.low is not None or self.high is not None:
             noisy = np.clip(noisy, self.low, self.high).astype(noisy.dtype, copy=False)
         return noisy
-
-    def __repr__(self) -> str:
-        return f"AdditiveGaussian(scale={self.scale}, low={self.low}, high={self.high})"

@@ -150,9 +150,6 @@ class AdditiveOU(RandomExplorer):
         super().load_state_dict(state)
         self.ou_state, self._begun = ou_state, begun
 
-    def __repr__(self) -> str:
-        return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"
-
 
 #: The default `evolve`, which moves the processes of all environments at once.
 _EVOLVE = AdditiveOU.evolve

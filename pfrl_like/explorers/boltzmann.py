@@ -64,6 +64,3 @@ class Boltzmann(RandomExplorer):
         # The first action whose cumulative probability exceeds the draw, as in np.random.choice.
         drawn: NDArray[np.int64] = (cumulative <= self.source.random((len(rows), 1))).sum(1)
         return drawn
-
-    def __repr__(self) -> str:
-        return f"Boltzmann(T={self.T})"

@@ -139,9 +139,6 @@ class EpsilonGreedy(RandomExplorer):
             allowed = np.arange(mask.shape[1])
         return allowed[int(self.source.random() * len(allowed))]
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon})"
-
 
 def _check_random_action(action: Any, actions: NDArray[Any]) -> None:
     """Refuse a random action that cannot replace a greedy one."""

@@ -9,10 +9,15 @@ from pfrl_like import explorers
 from pfrl_like.explorer import Explorer
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.reprs import never_raising, with_arguments
 
 
 class OnlineExplorer(ABC):
     """Interface of explorers, which choose the actions of an algorithm in training."""
+
+    @never_raising
+    def __repr__(self) -> str:
+        return with_arguments(self)
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:

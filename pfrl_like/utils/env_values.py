@@ -13,6 +13,7 @@ import torch
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.reprs import never_raising
 
 
 def is_gymnasium(env: Any) -> bool:
@@ -162,6 +163,7 @@ class Forwarding:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(getattr(self, self._inside), name)
 
+    @never_raising
     def __str__(self) -> str:
         return f"<{type(self).__name__}{getattr(self, self._inside)}>"
 
