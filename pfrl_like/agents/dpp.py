@@ -21,7 +21,7 @@ class AbstractDPP(DQN):
     """
 
     @abstractmethod
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Value of each state, computed from its preferences, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
@@ -29,9 +29,9 @@ class AbstractDPP(DQN):
         return dynamic_policy_programming_target(
             batch.reward,
             batch.discount,
-            self.state_value(next_value),
+            self._state_value(next_value),
             value.evaluate_actions(batch.action),
-            self.state_value(value),
+            self._state_value(value),
         )
 
 
@@ -55,7 +55,7 @@ class DPP(AbstractDPP):
         self.eta = _checked_eta(eta)
         super().__init__(*args, **kwargs)
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Mean under the softmax, [B]."""
         mean: Tensor = value.compute_expectation(self.eta)
         return mean
@@ -81,7 +81,7 @@ class DPPL(AbstractDPP):
         self.eta = _checked_eta(eta)
         super().__init__(*args, **kwargs)
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Soft maximum, [B]."""
         maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
         return maximum
@@ -93,7 +93,7 @@ class DPPGreedy(AbstractDPP):
     The arguments are those of `DQN`.
     """
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Largest preference, [B]."""
         largest: Tensor = value.max
         return largest

@@ -37,7 +37,7 @@ class REDQ(SoftActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    policy_pool = staticmethod(average)
+    _policy_pool = staticmethod(average)
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class REDQ(SoftActorCritic):
             n_times_update=n_times_update, policy_update_delay=delay, **kwargs,
         )  # fmt: skip
 
-    def bootstrap_critics(self) -> Sequence[Any]:
+    def _bootstrap_critics(self) -> Sequence[Any]:
         """`subset_size` of the target critics, drawn from PyTorch's global stream."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):

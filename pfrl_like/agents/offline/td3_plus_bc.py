@@ -53,7 +53,7 @@ class TD3PlusBC(TD3):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
 
     def __init__(self, *args: Any, alpha: float = 2.5, **kwargs: Any) -> None:
         self.alpha = alpha
@@ -134,7 +134,7 @@ class ReBRAC(TD3):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
     sampling = {"next_actions": True}  # noqa: RUF012 - as in the base
 
     def __init__(self, *args: Any, actor_beta: float = 0.001, critic_beta: float = 0.01, **kwargs: Any) -> None:
