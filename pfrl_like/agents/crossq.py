@@ -72,7 +72,7 @@ class CrossQ(SoftActorCritic):
             unknown keyword.
     """
 
-    targets = NO_TARGETS
+    _targets = NO_TARGETS
     joins_next_states = True
 
     def __init__(
@@ -115,7 +115,7 @@ class CrossQ(SoftActorCritic):
             raise TypeError("CrossQ got soft_update_tau, but it has no target networks that could move: leave it out")
         del soft_update_tau  # that of the base class is without effect
         super().__init__(**arguments_for(SoftActorCritic, locals()))
-        for name, critic in zip(self.critic_names, self.critics, strict=True):
+        for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
                 raise TypeError(
                     f"{name} is a {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
@@ -126,13 +126,13 @@ class CrossQ(SoftActorCritic):
         """Losses of the critics in the present states; the targets use their own values in the next states."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
-            reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
+            reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         n, action = len(batch), torch.cat([batch.action, next_action])
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        learning = zip(values, self.rows_of_critics(batch), strict=True)
-        return [critic_loss(value[:n], rows, next_value, reward, **self.loss_options) for value, rows in learning]
+        learning = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in learning]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the losses of policy and temperature, with the critics in evaluation mode; returns statistics."""

@@ -139,15 +139,15 @@ class DiscreteSAC(SoftActorCritic):
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "another SAC")
     value_of = staticmethod(value_of_state)
-    densities_of = staticmethod(probabilities)
+    _densities_of = staticmethod(probabilities)
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse critics of state and action.
 
         Raises:
             TypeError: If there is one; the message names the argument.
         """
-        for name, critic in self.critics_among(modules).items():
+        for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -155,17 +155,19 @@ class DiscreteSAC(SoftActorCritic):
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
-            of_next = self.policy, self.bootstrap_critics(), batch
+            of_next = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
-                mean = discrete_sac_next_value(*of_next, self.multipliers["temperature"]())
+                mean = discrete_sac_next_value(*of_next, self._multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward
             else:
                 next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
-                reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
+                reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         action = {"action": batch.action.long(), "next_action": next_action}
-        learning = zip(values, self.rows_of_critics(batch), strict=True)
-        return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
+        learning = zip(values, self._rows_of_critics(batch), strict=True)
+        return [
+            critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in learning
+        ]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """Loss and entropies of `discrete_sac_policy_loss`; the temperature learns from the exact entropies."""

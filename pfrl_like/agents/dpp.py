@@ -58,7 +58,7 @@ class AbstractDPP(DQN):
     """
 
     @abstractmethod
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Value of each state, computed from its preferences, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
@@ -66,9 +66,9 @@ class AbstractDPP(DQN):
         return dynamic_policy_programming_target(
             batch.reward,
             batch.discount,
-            self.state_value(next_value),
+            self._state_value(next_value),
             value.evaluate_actions(batch.action),
-            self.state_value(value),
+            self._state_value(value),
         )
 
 
@@ -146,7 +146,7 @@ class DPP(AbstractDPP):
         self.eta = _checked_eta(eta)
         super().__init__(**arguments_for(DQN, locals()))
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Mean under the softmax, [B]."""
         mean: Tensor = value.compute_expectation(self.eta)
         return mean
@@ -226,7 +226,7 @@ class DPPL(AbstractDPP):
         self.eta = _checked_eta(eta)
         super().__init__(**arguments_for(DQN, locals()))
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Soft maximum, [B]."""
         maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
         return maximum
@@ -266,7 +266,7 @@ class DPPGreedy(AbstractDPP):
             each, and says so in the log (level INFO).
     """
 
-    def state_value(self, value: Any) -> Tensor:
+    def _state_value(self, value: Any) -> Tensor:
         """Largest preference, [B]."""
         largest: Tensor = value.max
         return largest

@@ -63,7 +63,7 @@ class REDQ(SoftActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    policy_pool = staticmethod(average)
+    _policy_pool = staticmethod(average)
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class REDQ(SoftActorCritic):
         policy_update_delay = n_times_update if policy_update_delay is None else policy_update_delay
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
-    def bootstrap_critics(self) -> Sequence[Any]:
+    def _bootstrap_critics(self) -> Sequence[Any]:
         """`subset_size` of the target critics, drawn from PyTorch's global stream."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):

@@ -72,8 +72,8 @@ class TQC(SoftActorCritic):
             quantiles.
     """
 
-    policy_pool = staticmethod(average)
-    critic_type = QuantileDiscreteActionValue
+    _policy_pool = staticmethod(average)
+    _critic_type = QuantileDiscreteActionValue
 
     def __init__(
         self,
@@ -116,10 +116,10 @@ class TQC(SoftActorCritic):
         self.n_dropped = n_dropped
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
-    def pool(self, values: Sequence[Any]) -> QuantileDiscreteActionValue:
+    def _pool(self, values: Sequence[Any]) -> QuantileDiscreteActionValue:
         """`truncated_mixture` of the critics' quantiles."""
         for value in values:
-            if not isinstance(value, self.critic_type):
-                raise wrong_critic(type(value), self.critic_type)
+            if not isinstance(value, self._critic_type):
+                raise wrong_critic(type(value), self._critic_type)
         mixture = truncated_mixture([value.quantiles.squeeze(2) for value in values], self.n_dropped)
         return QuantileDiscreteActionValue(mixture.unsqueeze(2))

@@ -236,7 +236,7 @@ def test_weights_are_those_of_the_advantage_after_the_value_has_learnt() -> None
         agent = make(beta=0.5, max_weight=3.0, standardize_advantages=standardize_advantages)
         returns = td_lambda_returns(agent.v_func, batch, 0.95)
         _, stats = agent.update(batch)
-        advantage = agent.advantage(batch, returns)
+        advantage = agent._advantage(batch, returns)
         if standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         torch.testing.assert_close(stats["weight"], (advantage / 0.5).exp().clamp(max=3.0))
@@ -283,7 +283,7 @@ def three_sequences() -> Batch:
 def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
     agent = make(batch_size_per_update=2)
     agent.device = torch.device("meta")  # which has no numbers that could be copied to the host
-    assert len(agent.part(three_sequences()).lengths) == 2
+    assert len(agent._part(three_sequences()).lengths) == 2
 
 
 def test_some_sequences_are_whole_and_in_order() -> None:

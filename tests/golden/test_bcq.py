@@ -141,7 +141,7 @@ def test_perturbed_actions_stay_near_and_in_bounds() -> None:
     action = torch.tensor([[0.5], [0.95], [-1.0]])
     moved = perturbed(policy, torch.zeros(3, 1), action, 0.1)
     torch.testing.assert_close(moved, torch.tensor([[0.6], [1.0], [-0.9]]))
-    assert make(action_flexibility=0.3).choice.scale == 0.3
+    assert make(action_flexibility=0.3)._choice.scale == 0.3
 
 
 def test_the_choice_is_the_candidate_of_most_value() -> None:
@@ -151,7 +151,7 @@ def test_the_choice_is_the_candidate_of_most_value() -> None:
         assert choice(OBS).mode.tolist() == [[expected], [expected]]
     peak = Lambda(lambda pair: -pair[1].square())
     assert CandidateChoice(Ramp(), still, peak, 3, 0.05)(OBS).mode.tolist() == [[0.0], [0.0]]
-    assert make(n_action_samples=7).choice.n == 7
+    assert make(n_action_samples=7)._choice.n == 7
 
 
 def test_the_target_is_the_soft_least_value_of_the_best_candidate() -> None:
@@ -344,6 +344,6 @@ def test_an_ensemble_takes_the_place_of_the_critics(bootstrap: bool) -> None:
     )  # fmt: skip
     before = [parameters(member) for member in ensemble.members]
     agent.update(make_batch())
-    assert len(agent.critics) == 3 and agent.choice.critic is ensemble.members[0]
+    assert len(agent.critics) == 3 and agent._choice.critic is ensemble.members[0]
     assert not any(map(torch.equal, before, map(parameters, ensemble.members)))
     assert agent.act(np.zeros(4, np.float32)).shape == (2,)

@@ -110,7 +110,7 @@ class AWAC(AdvantageWeightedActorCritic):
         check_counts(n_action_samples=n_action_samples)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantage, [N]."""
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples)
         return exponential_weight(advantage, self.lam, self.max_weight)
@@ -180,7 +180,7 @@ class CRR(AdvantageWeightedActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    targets = Targets(moved="every update")
+    _targets = Targets(moved="every update")
 
     def __init__(
         self,
@@ -228,7 +228,7 @@ class CRR(AdvantageWeightedActorCritic):
         check_counts(n_action_samples=n_action_samples)
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` or `binary_weight` of the advantage, [N]."""
         pool = EXPECTED[self.advantage_type]
         advantage = sampled_advantage(self.policy, self.critics, batch, self.n_action_samples, pool)

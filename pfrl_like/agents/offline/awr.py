@@ -130,9 +130,9 @@ class AWR(OffPolicyActorCritic):
     averaged_updates = ("policy_loss",)
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
-    is_offline = True
-    targets = NO_TARGETS
-    needs_densities = True
+    _is_offline = True
+    _targets = NO_TARGETS
+    _needs_densities = True
 
     v_func: Any
 
@@ -197,7 +197,7 @@ class AWR(OffPolicyActorCritic):
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject a replay buffer that cannot give the steps after a transition."""
         if self.sampling:
             check_tells_future(self.replay_buffer)
@@ -212,7 +212,7 @@ class AWR(OffPolicyActorCritic):
         """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
-            error = self.advantage(batch, returns)
+            error = self._advantage(batch, returns)
         # Waits for the GPU once per iteration; else parts without the bad rows would be learnt from before the check.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
@@ -220,27 +220,27 @@ class AWR(OffPolicyActorCritic):
             action=batch.action.float() if batch.action.dtype == torch.float64 else batch.action,
             returns=returns, next_obs=None, next_action_mask=None, continuation=None, index=None, extra=None,
         )  # fmt: skip
-        value_stats = [self.run_update_step(self.part(steps), False)[1] for _ in range(self.n_critic_updates)]
+        value_stats = [self._run_update_step(self._part(steps), False)[1] for _ in range(self.n_critic_updates)]
         with evaluating_readers(self.v_func):
-            advantage = self.advantage(steps, returns)
+            advantage = self._advantage(steps, returns)
         if self.standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         steps = steps.replace(advantage=advantage)
-        policy_stats = [self.run_update_step(self.part(steps), True)[1] for _ in range(self.n_actor_updates)]
-        self.policy_updates.count += 1
+        policy_stats = [self._run_update_step(self._part(steps), True)[1] for _ in range(self.n_actor_updates)]
+        self._policy_updates.count += 1
         means = {
             name: torch.stack([each[name] for each in stats]).mean()
             for stats, name in ((value_stats, "v_func_loss"), (policy_stats, "policy_loss"))
         }
         first = value_stats[0]["v_func_loss"]
-        return error, {**means, "loss": first, "v": returns - error, "weight": self.weight(steps)}
+        return error, {**means, "loss": first, "v": returns - error, "weight": self._weight(steps)}
 
     @torch.no_grad()
-    def advantage(self, batch: Batch, returns: Tensor) -> Tensor:
+    def _advantage(self, batch: Batch, returns: Tensor) -> Tensor:
         """R - V(s), [N]."""
         return returns - state_value_of(self.v_func, batch)
 
-    def part(self, batch: Batch) -> Batch:
+    def _part(self, batch: Batch) -> Batch:
         """Random transitions, or sequences, of a minibatch, drawn with PyTorch's global generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
@@ -253,7 +253,7 @@ class AWR(OffPolicyActorCritic):
         """Minimise the policy's loss if `with_policy`, else the value function's."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)
-        ((loss, error, _),) = self.step_critics(self.critic_losses(batch), step)
+        ((loss, error, _),) = self._step_critics(self.critic_losses(batch), step)
         return error, {"v_func_loss": loss.detach()}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -262,11 +262,11 @@ class AWR(OffPolicyActorCritic):
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise `advantage_weighted_loss`; returns statistics."""
-        loss = advantage_weighted_loss(self.policy, batch, self.weight(batch), self.batch_accumulator)
+        loss = advantage_weighted_loss(self.policy, batch, self._weight(batch), self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantages, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, self.beta, self.max_weight)
@@ -321,7 +321,7 @@ class DiscreteAWR(AWR):
 
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "AWR")
-    densities_of = staticmethod(probabilities)
+    _densities_of = staticmethod(probabilities)
 
 
 def some_sequences(batch: Batch, which: Tensor) -> Batch:

@@ -107,12 +107,12 @@ class BC(OffPolicyActorCritic):
     """
 
     action_kind = ("box", "continuous", "DiscreteBC")
-    discrete_form = "DiscreteBC"
+    _discrete_form = "DiscreteBC"
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     bootstraps = False
-    is_offline = True
-    targets = NO_TARGETS
+    _is_offline = True
+    _targets = NO_TARGETS
 
     def __init__(
         self,

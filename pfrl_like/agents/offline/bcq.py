@@ -160,19 +160,19 @@ class BCQ(OffPolicyActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    acting_attributes = ("choice", "policy_updates")
+    _acting_attributes = ("_choice", "_policy_updates")
     action_kind = ("box", "continuous", "DiscreteBCQ")
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
-    targets = Targets(moved="every update")
-    elementwise = staticmethod(square)
-    is_offline = True
-    may_be_recurrent = False
+    _targets = Targets(moved="every update")
+    _elementwise = staticmethod(square)
+    _is_offline = True
+    _may_be_recurrent = False
 
     beta: float
     rl_start_step: float
     imitator: Any
-    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -224,11 +224,13 @@ class BCQ(OffPolicyActorCritic):
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
+        self._choice = CandidateChoice(
+            self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility
+        )
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The imitator and its optimiser, by attribute."""
-        return self.its_imitator
+        return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update all parts, or only the imitator before `rl_start_step`."""
@@ -243,7 +245,7 @@ class BCQ(OffPolicyActorCritic):
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, found)
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject an imitator that is no `ConditionalVAE`.
 
         Raises:
@@ -263,7 +265,7 @@ class BCQ(OffPolicyActorCritic):
     def probe(self, obs: Any) -> Any:
         """Output of the policy for features of one observation, [1, ...]; errors of the imitator name the imitator."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
-            imitation.imitated_actions(self.choice.imitator, obs, 1)
+            imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -271,7 +273,7 @@ class BCQ(OffPolicyActorCritic):
             lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active
         )
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Bounds to which perturbed actions are clipped."""
         return {"policy": (-1.0, 1.0)}
 
@@ -359,11 +361,11 @@ class DiscreteBCQ(DQN):
     """
 
     value_type = DiscreteActionValue
-    is_offline = True
-    acting_attributes = ("model", "imitator")
+    _is_offline = True
+    _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
-    may_be_recurrent = False
+    _may_be_recurrent = False
 
     imitator: Any
 
@@ -408,9 +410,9 @@ class DiscreteBCQ(DQN):
         """The imitator, by attribute."""
         return {"imitator": self._imitator}
 
-    def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
         """Reject a Q-function that `DQN` rejects, and an imitator whose output is no categorical distribution."""
-        super().check_output(value, obs, action_space)
+        super()._check_output(value, obs, action_space)
         imitator = self.imitator
         with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
             given = fast_forward(imitator, obs)

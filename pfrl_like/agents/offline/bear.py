@@ -121,18 +121,18 @@ class BEAR(SoftActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    acting_attributes = (*SoftActorCritic.acting_attributes, "acting_critic")
+    _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
-    elementwise = staticmethod(square)
-    is_offline = True
-    may_be_recurrent = False
+    _elementwise = staticmethod(square)
+    _is_offline = True
+    _may_be_recurrent = False
 
     beta: float
     rl_start_step: float
     imitator: Any
-    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -197,7 +197,7 @@ class BEAR(SoftActorCritic):
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The imitator and its optimiser, by attribute."""
-        return self.its_imitator
+        return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update all parts, or only the imitator before `rl_start_step`."""
@@ -227,16 +227,16 @@ class BEAR(SoftActorCritic):
         with evaluating_readers(self.acting_critic):
             return imitation.most_valued(self.acting_critic, obs, actions)
 
-    def make_multipliers(self) -> list[LagrangeMultiplier]:
+    def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
-        return [*super().make_multipliers(), alpha]
+        return [*super()._make_multipliers(), alpha]
 
     @property
     def alpha(self) -> float:
         """Weight of the discrepancy."""
-        return float(self.multipliers["alpha"]())
+        return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`bear_next_value` of the target critics, and `soft_reward`."""
@@ -244,26 +244,26 @@ class BEAR(SoftActorCritic):
             value, log_prob = bear_next_value(
                 self.policy, self.target_critics, batch, self.n_action_samples, self.lam
             )  # fmt: skip
-        return value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
+        return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the loss of Soft Actor-Critic's policy + alpha * (discrepancy - alpha_threshold).
 
         Then minimise the losses of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
-        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
-        discrepancy = self.discrepancy(batch)
+        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
+        discrepancy = self._discrepancy(batch)
         threshold = self.alpha_threshold or 0.0
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
-        loss = loss + self.multipliers["alpha"]() * excess
+        loss = loss + self._multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        self.multipliers["temperature"].update(
+        self._multipliers["temperature"].update(
             step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
         )
-        self.multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
+        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
-    def discrepancy(self, batch: Batch) -> Tensor:
+    def _discrepancy(self, batch: Batch) -> Tensor:
         """`maximum_mean_discrepancy` of actions of policy and imitator, [N]; the policy takes the gradient."""
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)

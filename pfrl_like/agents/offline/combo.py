@@ -97,8 +97,8 @@ class COMBO(CQL):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    def gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
+    def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
         """`model_based_gap`; the gap of `CQL` for batches without marks."""
         if batch.extra is None or IMAGINED not in batch.extra:
-            return super().gap(values, log_density, data_value, batch)
+            return super()._gap(values, log_density, data_value, batch)
         return model_based_gap(values, log_density, data_value, batch.extra[IMAGINED])

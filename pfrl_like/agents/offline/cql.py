@@ -135,8 +135,8 @@ class CQL(SoftActorCritic):
 
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
-    elementwise = staticmethod(square)
-    is_offline = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
 
     def __init__(
         self,
@@ -188,16 +188,16 @@ class CQL(SoftActorCritic):
         self.alpha_optimizer_lr = alpha_optimizer_lr
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
-    def make_multipliers(self) -> list[LagrangeMultiplier]:
+    def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
-        return [*super().make_multipliers(), alpha]
+        return [*super()._make_multipliers(), alpha]
 
     @property
     def alpha(self) -> float:
         """Weight of the conservative term."""
-        return float(self.multipliers["alpha"]())
+        return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Next value and soft rewards of `SoftActorCritic`; the plain rewards without `soft_q_backup`."""
@@ -206,7 +206,7 @@ class CQL(SoftActorCritic):
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of Soft Actor-Critic's critics plus the conservative term."""
-        return (found for found, _ in self.conservative_losses(batch))
+        return (found for found, _ in self._conservative_losses(batch))
 
     def critics_step(
         self, batch: Batch, step: Step
@@ -215,43 +215,43 @@ class CQL(SoftActorCritic):
         gaps = []
 
         def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for found, gap in self.conservative_losses(batch):
+            for found, gap in self._conservative_losses(batch):
                 gaps.append(gap.detach())
                 yield found
 
-        found = self.step_critics(losses(), step)
+        found = self._step_critics(losses(), step)
         gap = average(gaps)
-        self.multipliers["alpha"].update(
+        self._multipliers["alpha"].update(
             step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
         )
         return found, {"conservative_gap": gap}
 
-    def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+    def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
         """For each critic the result of `critic_loss`, plus the conservative term, and the weighted gap, [N]."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
-        alpha = self.multipliers["alpha"]()
-        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
+        alpha = self._multipliers["alpha"]()
+        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
-            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
-            values = self.compared_values(values_of_actions(critic, batch, actions), batch)
-            gap = self.conservative_weight * self.gap(values, log_density, mean_value(value), batch)
+            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
+            values = self._compared_values(values_of_actions(critic, batch, actions), batch)
+            gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             loss = loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator)
             yield (loss, td_error, mean), gap
 
-    def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of the drawn actions, [3 * n_action_samples, N], as the conservative term uses them."""
         return values
 
-    def gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
+    def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
         """`conservative_gap`, which documents the arguments; the conservative term lowers its mean over the batch."""
         return conservative_gap(values, log_density, data_value)
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Bounds of actions of `SoftActorCritic`, and those of the uniform actions."""
-        return {**super().bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
+        return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
@@ -309,7 +309,7 @@ class DiscreteCQL(DoubleDQN):
     """
 
     value_type = DiscreteActionValue
-    is_offline = True
+    _is_offline = True
 
     def __init__(
         self,
@@ -418,7 +418,7 @@ class CalQL(CQL):
             steps after a transition.
     """
 
-    may_be_recurrent = False
+    _may_be_recurrent = False
 
     def __init__(
         self,
@@ -468,23 +468,23 @@ class CalQL(CQL):
         self.sampling = {"continuation": math.inf if horizon is None else horizon}
         super().__init__(**arguments_for(CQL, locals()))
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject modules that `CQL` rejects, and a replay buffer that cannot give the steps after a transition."""
-        super().check_modules(modules)
+        super()._check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the returns, then update as `CQL`."""
         with evaluating_readers(self.policy):
-            returns = future_returns(batch, self.target_value, 1.0)
+            returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
-    def target_value(self, obs: Any) -> Tensor:
+    def _target_value(self, obs: Any) -> Tensor:
         """Least value of an action of the policy under the target critics, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
-    def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Raise the values of the policy's actions to at least the returns; those of uniform actions do not change."""
         (returns,) = batch.required("returns")
         of_policy = 2 * self.n_action_samples

@@ -196,10 +196,10 @@ class DecisionTransformer(OffPolicyActorCritic):
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
-    targets = NO_TARGETS
+    _targets = NO_TARGETS
     bootstraps = False
-    is_offline = True
-    may_be_recurrent = False
+    _is_offline = True
+    _may_be_recurrent = False
     learns_from_sequences = True
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
@@ -251,7 +251,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         self.episodic_update_len = self.context_size
         self._contexts = self._new_contexts()
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject a network that is no `ReturnConditionedTransformer`, and one for the other kind of actions.
 
         Raises:
@@ -272,7 +272,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return True
 
     @property
-    def context(self) -> ReturnContext:
+    def _context(self) -> ReturnContext:
         """Last steps of the running episodes, separate for training and evaluation."""
         context = self._contexts[self.training]
         context.target_return, context.scale = self.target_return, self.return_scale
@@ -285,7 +285,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         actions = self.policy.no_action(k).cpu().numpy()
         if not rows:
             return actions
-        context = self.context
+        context = self._context
         distribution = context.begin_steps(self.policy, rows, map_nested(lambda leaf: leaf[rows], obs))
         if action_mask is not None:
             distribution = masked(distribution, np.asarray(action_mask)[rows])
@@ -306,7 +306,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         active: Any = None,
     ) -> None:
         """Subtract the rewards from the returns to go, then observe as the base class."""
-        context = self.context
+        context = self._context
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
                 context.observed(row, float(reward), bool(done or reset))
@@ -317,7 +317,7 @@ class DecisionTransformer(OffPolicyActorCritic):
     def stop_episode(self) -> None:
         """Leave the running episodes: the next steps belong to new ones."""
         super().stop_episode()
-        self.context.clear()
+        self._context.clear()
 
     def acting_copy(self) -> Self:
         """A copy that acts on the CPU and does not learn; it begins without earlier steps."""

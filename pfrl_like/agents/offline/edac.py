@@ -94,8 +94,8 @@ class EDAC(SoftActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    elementwise = staticmethod(square)
-    is_offline = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class EDAC(SoftActorCritic):
         self.eta = eta
         check_numbers_in(self, eta=(0, None))
         super().__init__(**arguments_for(SoftActorCritic, locals()))
-        if eta and len(self.critic_names) < 2:
+        if eta and len(self._critic_names) < 2:
             raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
@@ -152,7 +152,9 @@ class EDAC(SoftActorCritic):
             if batch.lengths is not None:  # recurrent states depend on earlier actions, too
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
-        rows = self.rows_of_critics(batch)
-        found = [critic_loss(*each, next_value, reward, **self.loss_options) for each in zip(values, rows, strict=True)]
+        rows = self._rows_of_critics(batch)
+        found = [
+            critic_loss(*each, next_value, reward, **self._loss_options) for each in zip(values, rows, strict=True)
+        ]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
         return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]

@@ -218,10 +218,10 @@ class IQL(AdvantageWeightedActorCritic):
         """`iql_critic_loss` of each critic."""
         with torch.no_grad(), evaluating_readers(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
-        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
-            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self.loss_options)
+        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
+            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self._loss_options)
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantage that `update_step` stores in the batch, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, 1 / self.beta, self.max_weight)

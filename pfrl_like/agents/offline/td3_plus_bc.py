@@ -93,7 +93,7 @@ class TD3PlusBC(TD3):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class ReBRAC(TD3):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
     sampling = {"next_actions": True}  # noqa: RUF012 - as in the base
 
     def __init__(

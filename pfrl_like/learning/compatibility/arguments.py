@@ -87,21 +87,21 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
     """Check that modules, buffer and `recurrent` agree; among modules, only the acting one has to be recurrent."""
     for name in ("recurrent", "episodic_update_len"):
-        if getattr(agent, name) and not agent.may_be_recurrent:
+        if getattr(agent, name) and not agent._may_be_recurrent:
             raise ValueError(
                 f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} has no recurrent form, which would "
                 "learn from sequences: leave it out"
             )
     for name, module in modules.items():
         kind = type(module).__name__
-        if agent.recurrent and name == agent.acting_argument and not is_recurrent(module):
+        if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
             raise TypeError(
                 f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
             no_form = f"{type(agent).__name__} has no recurrent form: use another network"
-            way_out = "recurrent is False: say True" if agent.may_be_recurrent else no_form
+            way_out = "recurrent is False: say True" if agent._may_be_recurrent else no_form
             raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
@@ -126,10 +126,10 @@ def check_arguments(agent: Any) -> None:
     check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
-    if not (interval is None and agent.targets.moved != "by interval"):
+    if not (interval is None and agent._targets.moved != "by interval"):
         check_numbers_in(agent, target_update_interval=(1, None))
     start = agent.replay_start_size
-    if not agent.is_offline:
+    if not agent._is_offline:
         check_start(agent)
     needs = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),

@@ -135,7 +135,7 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
     output = agent.dry_run(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
-    agent.check_recorded_actions(dataset, output)
+    agent._check_recorded_actions(dataset, output)
 
 
 def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
@@ -202,7 +202,7 @@ def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) ->
     lowest, highest = actions.min(0), actions.max(0)
     left = {
         what: each
-        for what, each in agent.bounds_of_actions(distribution).items()
+        for what, each in agent._bounds_of_actions(distribution).items()
         if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
     }
     if left:

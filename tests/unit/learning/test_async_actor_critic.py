@@ -153,7 +153,7 @@ def test_forbidden_actions_are_neither_taken_nor_learnt(make: Any) -> None:
 def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
     agent = make_a3c(recurrent=True, t_max=2)
     states: list[Any] = []
-    agent.learn_from = lambda batch: states.append(batch.recurrent_state)  # type: ignore[method-assign]
+    agent._learn_from = lambda batch: states.append(batch.recurrent_state)  # type: ignore[method-assign]
     play(agent, 7, ends=(3,))
     assert states[0] is None  # the initial one
     (second,), (third,) = states[1:]
