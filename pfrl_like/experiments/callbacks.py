@@ -128,7 +128,7 @@ class Evaluation:
         """
         self.history[:] = state["history"]
         known = hasattr(self.evaluator, "restore_state")
-        return () if known else [f"evaluator: a {type(self.evaluator).__name__} has no restore_state"]
+        return () if known else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
 
     def close(self) -> None:
         """Close the files of the evaluator."""

@@ -295,7 +295,7 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
             named[_free(_NOT_OF_FILES.sub("-", path).strip(".-"), named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}
     unsaved = [
-        f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
+        f"{name} is {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
         for name, value in named.items()
         if name not in buffers
     ]

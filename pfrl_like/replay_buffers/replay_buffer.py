@@ -85,7 +85,7 @@ class ReplayBuffer(SavedBuffer):
             TypeError: If it is no dataset.
         """
         if not hasattr(dataset, "to_columns"):
-            raise TypeError(f"dataset: got a {type(dataset).__name__}, expected an MDPDataset")
+            raise TypeError(f"dataset: got {type(dataset).__name__}, expected an MDPDataset")
         buffer = cls(*args, **kwargs)
         buffer._take_up(*dataset.to_columns())
         return buffer
@@ -137,7 +137,7 @@ class ReplayBuffer(SavedBuffer):
             return
         if memory is not None and (self.prioritized or self._horizon == np.inf):
             raise TypeError(
-                f"memory: got a {type(memory).__name__}, expected None, which frees what is stored: a "
+                f"memory: got {type(memory).__name__}, expected None, which frees what is stored: "
                 f"{type(self).__name__} draws by more than its items; memory.append and episodic_memory.append add some"
             )
         own = OwnMemory(memory, self.num_steps, self._capacity)

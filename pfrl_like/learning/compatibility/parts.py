@@ -125,7 +125,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
     for name, optimizer in optimizers.items():
         closure = inspect.signature(optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
-            raise TypeError(f"{name} is a {type(optimizer).__name__}, whose step needs a closure, expected one without")
+            raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure, expected one without")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
             raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
@@ -154,7 +154,7 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
     """
     if isinstance(module, StateActionQFunction):
         raise TypeError(
-            f"{argument} is a {type(module).__name__}, which takes observation and action, but is called with the "
+            f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
             "observation alone: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
         )
 
@@ -178,7 +178,7 @@ def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
         "continuous": "AdditiveGaussian, AdditiveOU or one of the epsilon-greedy explorers",
     }
     raise TypeError(
-        f"explorer is a {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
+        f"explorer is {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
         f"ones: use {others[kind]}"
     )
 
@@ -202,7 +202,7 @@ def check_one_form(values: Mapping[str, Any]) -> None:
         ours, its = type(values[first]), type(values[name])
         if ours is not its:
             raise TypeError(
-                f"{first} gives a {ours.__name__} and {name} a {its.__name__}, of which none can be the least: "
+                f"{first} gives {ours.__name__} and {name} {its.__name__}, of which none can be the least: "
                 "expected the same for all"
             )
 
@@ -227,11 +227,11 @@ def check_distribution(
         raise wrong_value(given, Distribution, argument)
     if reparametrised and not given.has_rsample and kind_of_actions(given) == "discrete":
         raise TypeError(
-            f"{argument} gives a {name}, through whose samples no gradient flows: use a Gaussian head, "
+            f"{argument} gives {name}, through whose samples no gradient flows: use a Gaussian head, "
             f"squashed or not, or {instead} for discrete actions"
         )
     if densities and not getattr(given, "has_density", True):
         raise TypeError(
-            f"{argument} gives a {name}, which has no density, hence no log-probabilities: use a Gaussian "
+            f"{argument} gives {name}, which has no density, hence no log-probabilities: use a Gaussian "
             "head, squashed or not"
         )

@@ -49,9 +49,9 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
             "multi_discrete": "MultiCategoricalHead",
             "box": "GaussianHeadWithStateIndependentCovariance",
         }.get(kind)
-        way_out = f"use a policy that ends in a {fitting}" if fitting else "wrap it, so that it has another space"
+        way_out = f"use a policy that ends in {fitting}" if fitting else "wrap it, so that it has another space"
         raise TypeError(
-            f"{argument} gives a {type(distribution).__name__}, as of {head}, but the environment has {action_space}: "
+            f"{argument} gives {type(distribution).__name__}, as of {head}, but the environment has {action_space}: "
             f"{way_out}"
         )
     if came != wanted:

@@ -180,7 +180,7 @@ def test_what_is_like_a_buffer_and_is_none_is_told_of():
     parts, view = [ReplayBuffer(3)], ReplayBuffer(3).memory
     agent = SimpleNamespace(memory=Own(), queue=deque(), parts=parts, data=data, view=view)
     _, [reason] = find_buffers(agent)
-    assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
+    assert reason.startswith("memory is Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
 
 
 # Which attributes of an object are looked at, as text, to find those that change

@@ -145,7 +145,7 @@ def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
     ):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.explorer = Greedy()
-    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is a Greedy\n"):
+    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is Greedy\n"):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.burnin_action_func, agent.burning_in = (lambda: 5), True
     with pytest.raises(ValueError, match="it comes from burnin_action_func\n"):

@@ -502,7 +502,7 @@ def test_processes_start_as_they_are_told(tmp_path):
 def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
     agent = make_on_policy(kind)
     part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
-    with pytest.raises(TypeError, match=rf"^{name} is a {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C, ACER") as caught:
         train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
     assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
 
