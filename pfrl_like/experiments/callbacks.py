@@ -185,6 +185,7 @@ class Progress:
         clock: Returns the time in seconds.
         last_words: Returns the message printed at the end, "" for none.
         waits: Returns what the first update waits for, "" for nothing; called for every line.
+        first_words: Line printed at once, "" for none.
     """
 
     def __init__(
@@ -196,8 +197,11 @@ class Progress:
         clock: Any = None,
         last_words: Callable[[], str] = str,
         waits: Callable[[], str] = str,
+        first_words: str = "",
     ) -> None:
         self.stream = stream or sys.stderr
+        if first_words:
+            self.stream.write(f"{first_words}\n")
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
         self.last_words, self.waits = last_words, waits

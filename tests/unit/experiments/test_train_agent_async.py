@@ -218,10 +218,12 @@ def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, kills, wo
     assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
 
 
-def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
+def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     before = learn(tmp_path, make_agent(), steps=200)
     after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
     assert all(map(torch.equal, before.model.parameters(), after.model.parameters())) and after.t == before.t
+    assert f"The run resumes from step 200 of {tmp_path}" in caplog.text
 
 
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
