@@ -211,9 +211,9 @@ class OwnAttributes:
 
     It has to be made before training starts. Attributes that keep their values are not saved: they come from the
     constructor of the object. Changed attributes are restored if they are numbers, flags, text, arrays, tensors, or
-    lists, tuples and dicts of such. Other attributes that were replaced are reported as not saved. Changes inside
-    further objects, and in more than a mebibyte of data, are not covered; those objects have to save them. Random
-    generators inside any of them are restored with the random streams of the run.
+    lists, tuples and dicts of such. Other attributes that are new or were replaced are reported as not saved. Changes
+    inside further objects, and in more than a mebibyte of data, are not covered; those objects have to save them.
+    Random generators inside any of them are restored with the random streams of the run.
 
     Args:
         owner: The object.
@@ -231,7 +231,7 @@ class OwnAttributes:
     def saved_state(self) -> dict[str, Any]:
         """The changed values, and the names of changed attributes that cannot be saved."""
         changed = dict(self._changed())
-        lost = [name for name, text in changed.items() if text is None and name in self._begun]
+        lost = [name for name, text in changed.items() if text is None]
         return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:

@@ -194,11 +194,11 @@ def test_data_are_not_written_as_text(monkeypatch):
     assert written == [1]
 
 
-def test_attributes_that_are_mocks_are_passed_over():
+def test_attributes_that_are_mocks_are_passed_over_and_new_ones_that_cannot_be_saved_are_named():
     owner = SimpleNamespace(count=1, part=mock.Mock(), many=[mock.MagicMock()])
     own = OwnAttributes(owner)
-    owner.count = 2
-    assert own.saved_state() == {"values": {"count": 2}, "lost": []}
+    owner.count, owner.new = 2, object()
+    assert own.saved_state() == {"values": {"count": 2}, "lost": ["new"]}
 
 
 # Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run
