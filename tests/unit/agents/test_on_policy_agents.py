@@ -179,6 +179,13 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 # Saving
 
 
+def test_minibatches_larger_than_a_rollout_are_warned_of(caplog: Any) -> None:
+    make_on_policy(minibatch_size=10)
+    assert not caplog.text
+    make_on_policy(minibatch_size=11)
+    assert "minibatch_size is 11, but update_interval gives only 10 steps" in caplog.text
+
+
 def test_a_state_of_another_agent_is_refused() -> None:
     agent = make_on_policy()
     play_one(agent, CHAIN, 4)
