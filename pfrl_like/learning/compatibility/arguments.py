@@ -14,6 +14,7 @@ from pfrl_like.learning.compatibility.parts import (
     check_max_grad_norm,
     check_numbers_in,
     check_optimizers,
+    check_select_action,
     functions_of,
 )
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -52,6 +53,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
         *functions_of(agent),
     )  # fmt: skip
+    check_select_action(explorer)
     _check_recurrence(agent, modules)
     check_optimizers(agent, modules, optimizers)
 

@@ -1,5 +1,6 @@
 """Checks of an agent's modules, optimisers, functions and numbers."""
 
+import contextlib
 import inspect
 import numbers
 from collections.abc import Mapping
@@ -56,6 +57,9 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
         *others,
     ]
     for name, part, fits, expected in parts:
+        if not fits and isinstance(part, type):
+            kind = part.__name__
+            raise TypeError(f"{name} is the class {kind}, expected {expected}: an object made of it, {kind}(...)")
         if not fits:
             came = " ".join(repr(part).split())  # on one line
             raise TypeError(f"{name} is {came:.80} ({type(part).__name__}), expected {expected}")
@@ -157,6 +161,23 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
             f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
             "observation alone: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
         )
+
+
+def check_select_action(explorer: Any) -> None:
+    """Check that an explorer's `select_action` can be called as agents call it.
+
+    Raises:
+        TypeError: If it has another signature; the error names the expected one.
+    """
+    with contextlib.suppress(ValueError):  # some functions written in C have no signature
+        signature = inspect.signature(explorer.select_action)
+        try:
+            signature.bind(0, None, action_value=None)
+        except TypeError as error:
+            raise TypeError(
+                f"explorer: select_action{signature} of {type(explorer).__name__} does not fit ({error}), expected "
+                "select_action(t, greedy_action_func, action_value=None)"
+            ) from error
 
 
 def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
