@@ -221,7 +221,7 @@ class AttributeSavingMixin(ABC):
             ValueError: If the state comes from another kind of object.
         """
         if state:
-            raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
+            raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
         """Save into a directory, which holds either the old save or the new one at every instant.

@@ -83,7 +83,7 @@ class Explorer(ABC):
             ValueError: If the state comes from another kind of explorer.
         """
         if state:
-            raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
+            raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:

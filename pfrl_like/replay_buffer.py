@@ -402,7 +402,7 @@ class ReplayUpdater:
             return False
         if self.episodic_update:
             if not hasattr(buffer, "sample_episodes"):
-                raise TypeError(f"replay_buffer: got a {type(buffer).__name__}, episodic_update needs an episodic one")
+                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, episodic_update needs an episodic one")
             if buffer.n_episodes < self.batchsize:
                 return False
         for _ in range(self.n_times_update):

@@ -122,7 +122,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         )  # fmt: skip
         if replay_buffer is not None and not isinstance(replay_buffer, AbstractEpisodicReplayBuffer):
             raise TypeError(
-                f"replay_buffer is a {type(replay_buffer).__name__}, but ACER learns from parts of episodes: "
+                f"replay_buffer is {type(replay_buffer).__name__}, but ACER learns from parts of episodes: "
                 "use EpisodicReplayBuffer, or None for no replay"
             )
         if replay_buffer is None and disable_online_update:

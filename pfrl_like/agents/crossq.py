@@ -118,7 +118,7 @@ class CrossQ(SoftActorCritic):
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
                 raise TypeError(
-                    f"{name} is a {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
+                    f"{name} is {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
                     "that are no sequence: only its policy may be recurrent"
                 )
 

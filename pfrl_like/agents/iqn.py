@@ -113,7 +113,7 @@ class IQN(DQN):
         drawing = [part for part in parts if isinstance(part, ImplicitQuantileQFunction)]
         if given and not drawing:
             raise TypeError(
-                f"quantile_thresholds_{next(iter(given))} is given, but q_function is a {type(self.model).__name__}, "
+                f"quantile_thresholds_{next(iter(given))} is given, but q_function is {type(self.model).__name__}, "
                 "which holds no ImplicitQuantileQFunction"
             )
         for part in drawing:

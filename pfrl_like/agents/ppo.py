@@ -128,7 +128,7 @@ class PPO(OnPolicyAgent):
         value_func_coef: Weight of the loss of the values.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Steps to collect between updates, of all environments together.
-        minibatch_size: Steps per minibatch.
+        minibatch_size: Steps per minibatch; above `update_interval`, which is warned of, it holds steps several times.
         epochs: Number of times that an update learns from each step.
         clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
         clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
@@ -212,6 +212,12 @@ class PPO(OnPolicyAgent):
             {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval,
             **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
+        if minibatch_size > update_interval:
+            self.logger.warning(
+                "minibatch_size is %d, but update_interval gives only %d steps to learn from: a minibatch holds them "
+                "several times, or once if recurrent",
+                minibatch_size, update_interval,
+            )  # fmt: skip
         check_not_compiled(self, compile)
         self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None
 

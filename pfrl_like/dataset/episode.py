@@ -183,11 +183,11 @@ def listed(episodes: Any) -> list[Episode]:
     """
     found = getattr(episodes, "episodes", episodes)
     if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise TypeError(f"episodes is a {type(found).__name__}, expected a dataset or a list of episodes")
+        raise TypeError(f"episodes is {type(found).__name__}, expected a dataset or a list of episodes")
     chosen = list(found)
     for i, episode in enumerate(chosen):
         if not isinstance(episode, Episode):
-            raise TypeError(f"episodes[{i}] is a {type(episode).__name__}, expected an Episode")
+            raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode")
     if not sum(map(len, chosen)):
         raise ValueError("episodes hold no transition, expected at least one")
     return chosen

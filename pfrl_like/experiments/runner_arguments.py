@@ -165,7 +165,7 @@ def check_shares(agent: Any, name: str) -> None:
         return
     runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
     raise TypeError(
-        f"{name} is a {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
+        f"{name} is {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
         "own. Agents that processes train together are A3C, ACER, and those that name what they share "
         f"(AsyncAgent.shared_attributes). Train this one with {' or '.join(runners)}; use_shared_memory=False trains "
         "the copies by themselves, and saves that of process 0"

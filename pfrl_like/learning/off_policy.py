@@ -243,6 +243,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         """Process the results of the last actions; in training, store them and learn.
 
+        Rewards are checked here. Observations are not, because runners check them; the update rejects a NaN loss.
+
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
             batch_reward: k rewards.

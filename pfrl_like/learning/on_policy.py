@@ -19,7 +19,7 @@ from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
-from pfrl_like.learning.compatibility.spaces import check_policy_fits
+from pfrl_like.learning.compatibility.spaces import check_policy_fits, refuse_unknown_actions
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
@@ -314,6 +314,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             Advantages of the rows, [N], and the statistics of the losses.
 
         Raises:
+            ValueError: If an action is none of the model's; the error names the row.
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
                 batch, but not on a GPU, which reports it later. Values are checked before anything is changed.
         """
@@ -337,6 +338,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         except NonFiniteError as failure:
             batch = batch_of_episodes(episodes) if batch is None else batch
             self.guard.reject(self, failure, batch, self.n_updates + 1)
+            raise
+        except RuntimeError as failure:
+            if batch is not None:
+                refuse_unknown_actions(batch, failure)
             raise
         statistics.add_values(self, self._records, stats)
         return error, stats

@@ -239,7 +239,7 @@ def unsaved_explorer(agent: Any) -> Sequence[str]:
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
         return agent._not_taken_up  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__
-    return [*agent._not_taken_up, f"explorer: a {kind} is no pfrl_like Explorer, so that its state is not saved"]
+    return [*agent._not_taken_up, f"explorer: {kind} is no pfrl_like Explorer, so that its state is not saved"]
 
 
 def _restore_explorer(agent: Any, saved: Any) -> None:

@@ -515,7 +515,7 @@ class FQE(FittingFQE):
             return
         agent = policies.agent_of(self.algo)
         if not hasattr(agent, "export"):
-            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
+            raise TypeError(f"algo is {type(agent).__name__}, expected an agent or an estimator to export")
         saving.export_greedy(agent, stacked_shape(self.observation_shape, self.n_frames), fname)
 
     def _build_as(self, params: Mapping[str, Any]) -> None:
@@ -552,7 +552,7 @@ def _critics_of(algo: Any, count: int) -> list[nn.Module]:
     if not critics and issubclass(getattr(agent, "value_type", object), ActionValue):
         critics = [agent.model]
     if not critics:
-        raise ValueError(f"algo is a {type(algo).__name__}, which has no Q-function")
+        raise ValueError(f"algo is {type(algo).__name__}, which has no Q-function")
     if len(critics) != count:
         raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
     return [*critics]

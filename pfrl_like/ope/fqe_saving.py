@@ -143,8 +143,8 @@ def load_learnable(
     state, params = read_model(fname)
     if "algorithm" in params:
         if algo is not None:
-            holds = f"{fname} holds a {params['algorithm']}"
-            raise TypeError(f"algo is a {type(algo).__name__}, but {holds}, expected None")
+            holds = f"{fname} holds {params['algorithm']}"
+            raise TypeError(f"algo is {type(algo).__name__}, but {holds}, expected None")
         named = device_of(device)
         if named.type not in {"cpu", "cuda"}:
             raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")

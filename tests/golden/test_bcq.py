@@ -297,7 +297,7 @@ def test_discrete_bcq_acts_among_likely_and_allowed_actions() -> None:
         ({"recurrent": True}, "recurrent is True, but BCQ has no recurrent form"),
         ({"policy": nn.Sequential(nn.Linear(6, 2), nn.Tanh())}, "policy; .* ConcatObsAndAction"),
         ({"policy": nn.Sequential(ConcatObsAndAction(), nn.Linear(6, 2), SoftmaxCategoricalHead())}, "policy gives"),
-        ({"imitator": nn.Linear(6, 2)}, "imitator is a Linear, expected a pfrl_like.nn.ConditionalVAE"),
+        ({"imitator": nn.Linear(6, 2)}, "imitator is Linear, expected a pfrl_like.nn.ConditionalVAE"),
         ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder .* ConcatObs"),
         ({"imitator": ConditionalVAE(of_pairs(6, 6), nn.Linear(7, 2), 3)}, "imitator.decoder.* ConcatObs"),
     ],
@@ -312,7 +312,7 @@ def test_the_two_forms_refuse_each_others_actions() -> None:
         make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function of discrete actions"):
         make_discrete().dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
-    with pytest.raises(TypeError, match="imitator gives a Tensor, expected one that gives a Categorical"):
+    with pytest.raises(TypeError, match="imitator gives Tensor, expected one that gives Categorical"):
         make_discrete(imitator=nn.Linear(5, 2)).dry_run(np.zeros(5, np.float32))
     with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ has no recurrent form"):
         make_discrete(recurrent=True)

@@ -181,8 +181,8 @@ def test_only_the_imitator_learns_before_rl_start_step() -> None:
         ({"mmd_sigma": 0}, "mmd_sigma is 0"),
         ({"initial_alpha": 0}, "initial_alpha is 0, expected a positive number"),
         ({"recurrent": True}, "recurrent is True, but BEAR has no recurrent form"),
-        ({"imitator": nn.Linear(4, 2)}, "imitator gives a Tensor"),
-        ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives a Categorical"),
+        ({"imitator": nn.Linear(4, 2)}, "imitator gives Tensor"),
+        ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives Categorical"),
         ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder.* ConcatObs"),
     ],
 )

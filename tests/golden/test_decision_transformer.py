@@ -305,10 +305,10 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": make_policy("gaussian")}, "policy is a Sequential, expected a .*ReturnConditionedTransformer"),
+        ({"policy": make_policy("gaussian")}, "policy is Sequential, expected a .*ReturnConditionedTransformer"),
         ({"discrete": True, "policy": make_network()}, "policy has discrete=False, .* use DecisionTransformer"),
         ({"policy": make_network(True)}, "policy has discrete=True, .* use DiscreteDecisionTransformer"),
-        ({"buffer": "uniform"}, "replay_buffer is a ReplayBuffer, but DecisionTransformer learns from sequences"),
+        ({"buffer": "uniform"}, "replay_buffer is ReplayBuffer, but DecisionTransformer learns from sequences"),
         ({"return_scale": 0}, "return_scale is 0"),
         ({"target_return": "high"}, "target_return is 'high', expected a number"),
         ({"compile": True}, "compile is True"),

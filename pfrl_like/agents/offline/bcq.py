@@ -253,7 +253,7 @@ class BCQ(OffPolicyActorCritic):
         """
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
-            raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+            raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Reject parts with which the losses cannot be computed: the imitator, then policy and critics."""

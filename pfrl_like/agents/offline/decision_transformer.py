@@ -260,7 +260,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
         if not isinstance(policy, ReturnConditionedTransformer):
             came = type(policy).__name__
-            raise TypeError(f"policy is a {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
+            raise TypeError(f"policy is {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
         if policy.discrete != (kind == "discrete"):
             raise TypeError(f"policy has discrete={policy.discrete}, but the agent has {kind} actions: use {other}")
 

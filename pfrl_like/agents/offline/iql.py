@@ -34,7 +34,7 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
     value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
-        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"v_func gives {came} for {n} rows, expected one number for each, ({n}, 1)")
     return value.reshape(-1)
 

@@ -14,6 +14,7 @@ from pfrl_like.learning.compatibility.parts import (
     check_max_grad_norm,
     check_numbers_in,
     check_optimizers,
+    check_select_action,
     functions_of,
 )
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -61,6 +62,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
         *functions_of(agent),
     )  # fmt: skip
+    check_select_action(explorer)
     _check_recurrence(agent, modules)
     check_optimizers(agent, modules, optimizers)
 
@@ -96,24 +98,24 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
         kind = type(module).__name__
         if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
             raise TypeError(
-                f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
+                f"recurrent is True, but {name} is {kind}, which keeps no recurrent state: compose it with "
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
             no_form = f"{type(agent).__name__} has no recurrent form: use another network"
             way_out = "recurrent is False: say True" if agent._may_be_recurrent else no_form
-            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
+            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {way_out}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
     if agent.learns_from_sequences and not episodic:
         which = "a recurrent agent" if agent.recurrent else type(agent).__name__
         raise TypeError(
-            f"replay_buffer is a {type(buffer).__name__}, but {which} learns from sequences: "
+            f"replay_buffer is {type(buffer).__name__}, but {which} learns from sequences: "
             "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
         )
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
         raise TypeError(
-            f"replay_buffer is a {type(buffer).__name__}, whose priorities are those of sequences, but "
+            f"replay_buffer is {type(buffer).__name__}, whose priorities are those of sequences, but "
             "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
         )
 
@@ -179,7 +181,7 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
         if is_recurrent(module) != bool(agent.recurrent):
             keeps = "keeps a" if is_recurrent(module) else "keeps no"
             raise TypeError(
-                f"recurrent is {agent.recurrent}, but {name} is a {type(module).__name__}, which {keeps} recurrent "
+                f"recurrent is {agent.recurrent}, but {name} is {type(module).__name__}, which {keeps} recurrent "
                 "state: recurrent=True and modules made of pfrl_like.nn.RecurrentSequential belong together"
             )
     check_optimizers(agent, modules, optimizers)

@@ -179,6 +179,13 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 # Saving
 
 
+def test_minibatches_larger_than_a_rollout_are_warned_of(caplog: Any) -> None:
+    make_on_policy(minibatch_size=10)
+    assert not caplog.text
+    make_on_policy(minibatch_size=11)
+    assert "minibatch_size is 11, but update_interval gives only 10 steps" in caplog.text
+
+
 def test_a_state_of_another_agent_is_refused() -> None:
     agent = make_on_policy()
     play_one(agent, CHAIN, 4)
@@ -294,10 +301,10 @@ def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> Non
 @pytest.mark.parametrize(
     ("head", "space", "error", "message"),
     [
-        (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in a GaussianHead"),
+        (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in GaussianHead"),
         (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of 2, the environment has 3"),
         (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "whose first action is 1"),
-        (None, spaces.Discrete(2), TypeError, "ends in a SoftmaxCategoricalHead"),
+        (None, spaces.Discrete(2), TypeError, "ends in SoftmaxCategoricalHead"),
         (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of \(2,\), the environment has \(3,\)"),
         (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
         (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),

@@ -95,7 +95,7 @@ def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
     assert agent._policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
     with pytest.raises(ValueError, match="n_dropped"):
         make_tqc(n_dropped=-1)
-    with pytest.raises(TypeError, match="a critic gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
+    with pytest.raises(TypeError, match="a critic gives DiscreteActionValue, .* QuantileDiscreteActionValue"):
         make_sac(TQC, make_policy(), [make_critic() for _ in range(2)]).update(make_batch())
 
 
@@ -202,7 +202,7 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
         _, td_error, q = list(agent.critic_losses(batch))[0]
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
-    with pytest.raises(TypeError, match="q_func1 is a RecurrentSequential, .* only its policy may be recurrent"):
+    with pytest.raises(TypeError, match="q_func1 is RecurrentSequential, .* only its policy may be recurrent"):
         critics = [make_critic(recurrent=True) for _ in range(2)]
         make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
 

@@ -133,7 +133,7 @@ def test_a_list_of_episodes_extends_a_dataset() -> None:
     dataset.extend(dataset[1:])
     assert [len(episode) for episode in dataset] == [1, 2, 3, 2, 3]
     assert dataset[4].observations.ravel().tolist() == [5, 6, 7, 8]
-    with pytest.raises(TypeError, match=r"episodes\[0\] is a int, expected an Episode"):
+    with pytest.raises(TypeError, match=r"episodes\[0\] is int, expected an Episode"):
         dataset.extend([1])
     assert len(dataset) == 5
 

@@ -359,7 +359,7 @@ TRANSFORMER = agents.DecisionTransformer(**arguments_of(agents.DecisionTransform
         (lambda: make().fit(data(), 1, evaluators={"a": 3}, **QUIET), TypeError, r"evaluators\['a'\] is 3"),
         (lambda: make().fit(data(), 1, evaluators=len, **QUIET), TypeError, "or a list of functions"),
         (lambda: fitted().save_policy("policy.pt"), TypeError, "expected an agent or an estimator"),
-        (lambda: fitted().update(3), TypeError, "batch is a int, expected a TransitionMiniBatch or a Batch"),
+        (lambda: fitted().update(3), TypeError, "batch is int, expected a TransitionMiniBatch or a Batch"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
