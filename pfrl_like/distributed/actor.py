@@ -190,7 +190,7 @@ class Actor(AsyncAgent):
 
     @never_raising
     def __repr__(self) -> str:
-        return f"{type(self).__name__} of {self.acting!r}"
+        return f"{type(self).__name__} of {self._acting!r}"
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action; `action_mask`, [n_actions], is True for allowed actions."""

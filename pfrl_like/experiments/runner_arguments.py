@@ -93,7 +93,8 @@ def _check_list(name: str, given: Any, fits: Callable[[Any], bool], one: str, se
 
 
 def _unfit(name: str, given: Any, expected: str) -> TypeError:
-    return TypeError(f"{name} is {given!r:.80} ({type(given).__name__}), expected {expected}")
+    first_line = repr(given).partition("\n")[0]
+    return TypeError(f"{name} is {first_line:.80} ({type(given).__name__}), expected {expected}")
 
 
 def _is_env(given: Any) -> bool:

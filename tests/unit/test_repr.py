@@ -44,7 +44,7 @@ def text_of(shown: Any) -> str:
 @pytest.mark.parametrize("name", REGISTRY)
 def test_agents_show_their_parts_and_counts(name: str) -> None:
     agent = REGISTRY[name].kind(**REGISTRY[name].arguments())
-    acting = getattr(agent, "acting", agent)
+    acting = getattr(agent, "_acting", agent)
     before = text_of(agent)
     assert f"(cpu, 0 training steps, 0 updates, gamma={acting.gamma})" in before
     life = Life(agent, REGISTRY[name].family.obs_size)
