@@ -68,22 +68,22 @@ def part_of(module: str) -> str:
 
 
 @functools.cache
-def imports_of(module: str, top_level_only: bool = False) -> list[tuple[int, str, bool]]:
-    """(line, what is imported, whether by a plain `import` statement) of every import of a module."""
+def imports_of(module: str) -> list[tuple[int, str, bool, bool]]:
+    """(line, what is imported, by a plain `import` statement, at the top level) of every import of a module."""
     found, tree = [], ast.parse(MODULES[module].read_text())
-    for node in tree.body if top_level_only else ast.walk(tree):
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found += [(node.lineno, alias.name, True) for alias in node.names]
+            found += [(node.lineno, alias.name, True, node in tree.body) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{module}, line {node.lineno}: relative import"
-            found += [(node.lineno, f"{node.module}.{alias.name}", False) for alias in node.names]
+            found += [(node.lineno, f"{node.module}.{alias.name}", False, node in tree.body) for alias in node.names]
     return found
 
 
-def inner_imports(module: str, top_level_only: bool = False) -> list[tuple[int, str]]:
+def inner_imports(module: str) -> list[tuple[int, str]]:
     """(line, module of this package) that a module imports."""
     found = []
-    for line, target, _ in imports_of(module, top_level_only):
+    for line, target, _, _ in imports_of(module):
         if target.startswith("pfrl_like."):
             inside = target.removeprefix("pfrl_like.")
             found.append((line, inside if inside in MODULES else inside.rpartition(".")[0] or "__init__"))
@@ -143,7 +143,7 @@ def test_the_package_is_not_imported_by_its_own_name() -> None:
     assert not [
         f"{module}, line {line}"
         for module in MODULES
-        for line, target, plain in imports_of(module)
+        for line, target, plain, _ in imports_of(module)
         if plain and part_of(target) == "pfrl_like"
     ]
 
@@ -153,6 +153,6 @@ def test_optional_packages_are_imported_where_they_are_used() -> None:
     assert not [
         f"{module}, line {line}: {target}"
         for module in MODULES
-        for line, target, _ in imports_of(module, top_level_only=True)
-        if part_of(target) not in known
+        for line, target, _, top in imports_of(module)
+        if top and part_of(target) not in known
     ]

@@ -16,10 +16,14 @@ TEXTS = {
 SOURCES = [name for name in TEXTS if re.match(r"pfrl_like/.*\.py$", name)]
 
 
-def trees() -> Iterator[tuple[str, ast.Module]]:
-    """Each source of the package; all of them kept at once, they would slow the collection of garbage."""
+def trees(pattern: str = "") -> Iterator[tuple[str, ast.Module]]:
+    """Each source of the package in which a regular expression is found.
+
+    All trees kept at once would slow the collection of garbage.
+    """
     for name in SOURCES:
-        yield name, ast.parse(TEXTS[name])
+        if re.search(pattern, TEXTS[name]):
+            yield name, ast.parse(TEXTS[name])
 
 
 def places(pattern: str) -> list[str]:
@@ -44,7 +48,7 @@ def test_no_file_is_unpickled_outside_the_one_door_for_it() -> None:
     forbidden = {"torch.load", "pickle.load", "pickle.loads", "pickle.Unpickler", "eval", "exec", "joblib.load"}
     assert not [
         f"{name}, line {node.lineno}: {ast.unparse(node.func)}"
-        for name, tree in trees()
+        for name, tree in trees(r"\b(load|loads|Unpickler|eval|exec)\(")
         if not name.startswith(("pfrl_like/storage/", "pfrl_like/processes/"))  # processes talk to their own workers
         for node in ast.walk(tree)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in forbidden
@@ -55,8 +59,8 @@ def test_connections_are_given_messages_that_are_pickled_to_bytes() -> None:
     """`Connection.send` leaves a view in a traceback, which crashes Python 3.12; `processes.send` does not."""
     assert not [
         f"{name}, line {node.lineno}: {ast.unparse(node)}"
-        for name, tree in trees()
-        if "multiprocessing.connection" in TEXTS[name] and not name.startswith("pfrl_like/processes/")
+        for name, tree in trees(r"multiprocessing\.connection")
+        if not name.startswith("pfrl_like/processes/")
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr == "send"
     ]
@@ -67,9 +71,9 @@ def test_only_abstract_functions_have_no_body() -> None:
     empty = (["raise NotImplementedError"], ["..."], ["pass"])
     assert not [
         f"{name}, line {node.lineno}: {node.name}"
-        for name, tree in trees()
+        for name, tree in trees(r"\n +(raise NotImplementedError|\.\.\.|pass)\n")
         for node in functions_to_fill(tree)
-        if [*map(ast.unparse, node.body)] in empty
+        if len(node.body) == 1 and [*map(ast.unparse, node.body)] in empty
     ]
 
 

@@ -36,7 +36,7 @@ def test_agent_keeps_the_contracts(agent: str, buffer: str, recurrent: bool) -> 
     check_agent(functools.partial(make_agent, agent, buffer, recurrent))
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"target_update_method": "soft"}, {"max_grad_norm": 0.5}])
 def test_options_keep_the_contracts(options: dict[str, Any]) -> None:
     check_agent(functools.partial(make_agent, **options))
@@ -47,7 +47,7 @@ def test_compiled_agent_keeps_the_contracts() -> None:
     check_agent(functools.partial(make_agent, compile=True))
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_agent_keeps_the_contracts_in_an_environment_of_four_values(recurrent: bool) -> None:
     check_agent(functools.partial(make_agent, recurrent=recurrent, n_actions=3), ABC(size=3))

@@ -156,7 +156,7 @@ def check_redq(n: int, make_trial: Callable[[Any], Trial]) -> None:
 CHECKS = {"TQC": check_tqc, "REDQ": check_redq, "CrossQ": check_crossq, "DiscreteSAC": check_discrete}
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "n", "ending", "mode", "n_envs"), forms_of_trials(CHECKS, (), 1, 3))
 def test_td_errors_follow_from_the_tables(
     name: str, n: int, ending: str, mode: AutoresetMode | None, n_envs: int

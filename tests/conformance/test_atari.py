@@ -78,6 +78,7 @@ def check_replay(agent: DQN) -> None:
     assert torch.equal(batch.obs[:, 1:], batch.next_obs[:, :-1])
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", ONE)
 def test_one_game_trains_with_each_frame_stored_once(name: str, tmp_path: Any) -> None:
     agent = make_player(6)
@@ -86,7 +87,7 @@ def test_one_game_trains_with_each_frame_stored_once(name: str, tmp_path: Any) -
     check_replay(agent)
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_games_train_with_each_frame_stored_once(name: str, tmp_path: Any) -> None:
     env = SEVERAL[name]()

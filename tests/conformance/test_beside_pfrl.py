@@ -28,6 +28,7 @@ def each(cases: list[tuple[str, Any]]) -> Any:
     return pytest.mark.parametrize(("name", "case"), cases, ids=["-".join((name, *case)) for name, case in cases])
 
 
+@pytest.mark.representatives(87)
 @each(CASES)
 def test_one_update_is_that_of_pfrl(name: str, case: Any) -> None:
     learnt = PEERS[name].parameters_after(pfrl_like, *case)

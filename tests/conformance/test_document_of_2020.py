@@ -101,6 +101,7 @@ def test_q_functions(q_func_type: str) -> None:  # 3.2
     assert cql.predict(dataset.observations[:3]).shape == (3, 1)
 
 
+@pytest.mark.slow
 def test_preprocessing() -> None:  # 3.5
     from pfrl_like.algos import CQL
     from pfrl_like.dataset import MDPDataset
@@ -242,6 +243,7 @@ def test_logging() -> None:  # 3.9
     assert sorted(path.name for path in Path("runs").iterdir()) == sorted(folders)
 
 
+@pytest.mark.slow
 def test_scikit_learn_compatibility() -> None:  # 3.10
     from sklearn.model_selection import GridSearchCV, cross_validate, train_test_split
 
@@ -302,6 +304,7 @@ def test_online_training() -> None:  # 3.11
     assert len(buffer) == 200 and len(dqn.eval_results_["evaluation"]) == 2
 
 
+@pytest.mark.slow
 def test_model_based_data_augmentation() -> None:  # 3.12
     from sklearn.model_selection import train_test_split
 

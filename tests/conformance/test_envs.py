@@ -125,6 +125,7 @@ class InPlace(Chain):
         return self.obs
 
 
+@pytest.mark.slow
 def test_environment_may_change_its_observations_in_place(tmp_path: Any) -> None:
     check_env(InPlace())
     agent = make_agent(q_function=make_q_function(obs_size=5), phi=lambda obs: obs["state"])

@@ -14,7 +14,7 @@ def test_estimator_keeps_the_contracts(name: str) -> None:
     check_estimator(lambda: make(name))
 
 
-@pytest.mark.representatives(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -31,6 +31,7 @@ def test_estimator_of_any_parts_keeps_them(name: str, options: dict[str, Any]) -
     check_estimator(lambda: make(name, **options))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DiscreteCQL", "SAC"])
 def test_estimator_of_images_keeps_them(name: str) -> None:
     def build() -> Any:

@@ -52,7 +52,7 @@ def opened(path: Path, names: list[str]) -> Any:
     return run
 
 
-@pytest.mark.representatives(15)
+@pytest.mark.representatives(6)
 @pytest.mark.parametrize(("kind", "recurrent", "ending"), cases())
 def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, ending: str, tmp_path: Path) -> None:
     if ending == ".onnx":

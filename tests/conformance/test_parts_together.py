@@ -1,7 +1,7 @@
 """Every agent with every combination of its parts learns, is saved and acts, or is refused before its first step.
 
 The slow tests run all cases. The others run a part of them, always the same, in which any two parts that fit meet in
-some agent, each family of agents has each part that fits, and no agent is missing.
+some agent, and no agent is missing.
 """
 
 import copy
@@ -107,9 +107,9 @@ def evaluated(agent: Any, env: Any) -> np.ndarray:
 
 
 def pairs_of(case: Case) -> set[Any]:
-    """Any two parts of a case, each part with the agent's family, and the agent."""
+    """Any two parts of a case, and the agent."""
     agent, *parts = case.items()
-    return {agent, *itertools.combinations(parts, 2), *parts_of_family(case)}
+    return {agent, *itertools.combinations(parts, 2)}
 
 
 def covering(cases: Iterable[Case], pairs: Callable[[Case], set[Any]] = pairs_of) -> list[Case]:

@@ -44,6 +44,7 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(
 SMALL = [*itertools.islice(frame_plans(), 60)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("plan", [SMALL[9], *(pytest.param(plan, marks=pytest.mark.slow) for plan in SMALL)], ids=str)
 def test_a_stopped_run_with_frames_goes_on_as_if_it_had_not_been(
     plan: FramePlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,6 +80,7 @@ def check_stopped(plan: Plan, folder: Path) -> None:
     assert not differences(whole, go(plan, folder / "stopped"))
 
 
+@pytest.mark.slow
 def test_the_runs_differ_where_the_noise_is_another(tmp_path: Path) -> None:
     left = [go(Plan("DQN", "SyncVectorEnv", "own stream", number), tmp_path / str(number)) for number in (0, 1)]
     assert {"/streams/torch", "/tables/metrics.csv", "/tables/trace.bin"} <= {*differences(*left)}

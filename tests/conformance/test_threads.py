@@ -335,6 +335,7 @@ def test_a_copy_made_while_another_thread_evaluates_is_in_training() -> None:
     assert all(each.model[1].training and each.training for each in copies)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")  # of Python 3.12, in a process of several threads
 def test_a_fork_made_while_another_thread_evaluates_is_in_training() -> None:

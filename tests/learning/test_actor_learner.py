@@ -70,6 +70,7 @@ def test_actors_and_learner_find_the_values(tmp_path: Path, buffer: Any, termina
     np.testing.assert_allclose(q_function.values.detach()[:-1], expected, atol=0.05)
 
 
+@pytest.mark.slow
 def test_returns_over_three_steps_are_those_of_the_random_policy_and_the_bootstrap(tmp_path: Path) -> None:
     # n-step targets are those of the policy that acted: at random, going on or staying. The values then lie between
     # those of the random policy and the optimal ones, and the best action is the same everywhere. Random is

@@ -50,6 +50,7 @@ def success_rate(agent: DoubleDQN, n_bits: int) -> float:
     return float(eval_performance(env, agent, n_steps=None, n_episodes=200)["mean"])
 
 
+@pytest.mark.slow
 def test_dqn_with_hindsight_learns_to_flip_five_bits_in_several_environments(tmp_path: Path) -> None:
     set_random_seed(0)
     agent = make_agent(5, hindsight(5), steps=800)

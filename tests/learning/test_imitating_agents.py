@@ -85,7 +85,7 @@ EXPECTED: dict[str, tuple[Callable[[], Any], float]] = {
 }
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", EXPECTED)
 def test_agent_finds_the_action_that_its_loss_calls_for(kind: str) -> None:
     torch.manual_seed(0)

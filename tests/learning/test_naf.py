@@ -58,7 +58,7 @@ def make_naf(kind: type[DQN], buffer: str, recurrent: bool = False, obs_size: in
     return kind(q_function, optimizer, replay_buffer, 0.5, explorer, recurrent=recurrent, **options)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "buffer"),
     [
@@ -91,7 +91,7 @@ def test_the_value_of_the_best_action_is_learnt(tmp_path: Path) -> None:
     np.testing.assert_allclose(value.evaluate_actions(torch.full((2, 1), BEST + 0.4)), [-0.16, -0.16], atol=0.06)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [DQN, DoubleDQN])
 def test_it_keeps_the_contracts(kind: type[DQN]) -> None:
     check_agent(functools.partial(make_naf, kind, "uniform", minibatch_size=4, replay_start_size=10), Target())

@@ -48,6 +48,7 @@ def test_intervals_of_95_percent_hold_the_truth_in_92_to_98_percent_of_500_data_
     assert 0.92 <= found["coverage"] <= 0.98
 
 
+@pytest.mark.slow
 def test_policies_that_are_too_far_apart_are_warned_of(coverage: Any) -> None:
     """Also where the largest weights are missing, so that they look well, and intervals are wrong."""
     found = coverage.measured(coverage.TASKS["far apart"], "wis", "studentized", 40, 100, 0)

@@ -61,6 +61,7 @@ def several(agent: CategoricalDoubleDQN, chain: Chain, outdir: Path) -> None:
     train_agent_batch(agent, SerialVectorEnv([Chain(3, time_limit=6) for _ in range(4)]), 500, str(outdir))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [pytest.param(one, marks=pytest.mark.slow), several])
 def test_it_learns_the_best_actions_and_their_values_by_noise_alone(train: Callable[..., None], tmp_path: Path) -> None:
     torch.manual_seed(0)

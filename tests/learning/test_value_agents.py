@@ -170,6 +170,7 @@ def test_agent_learns_the_values_of_the_chain(agent: str, task: str, way: str, t
     np.testing.assert_allclose(learnt, true, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("buffer", ["prioritized", "episodic"])
 def test_every_buffer_leads_to_the_same_values(buffer: str, tmp_path: Path) -> None:
     agent, chain = make_agent("DQN", buffer), TASKS["truncated"]
@@ -177,6 +178,7 @@ def test_every_buffer_leads_to_the_same_values(buffer: str, tmp_path: Path) -> N
     np.testing.assert_allclose(learnt_values(agent), chain.q_values(GAMMA)[:SIZE], atol=0.02)
 
 
+@pytest.mark.slow
 def test_three_steps_lead_to_the_values_of_what_was_done(tmp_path: Path) -> None:
     # n-step targets without correction are those of the behaviour: here it is always right, so that they are optimal.
     agent, chain = make_agent("DQN", "3-step"), TASKS["truncated"]
@@ -185,6 +187,7 @@ def test_three_steps_lead_to_the_values_of_what_was_done(tmp_path: Path) -> None
     np.testing.assert_allclose(learnt_values(agent)[:, 1], chain.q_values(GAMMA)[:SIZE, 1], atol=0.02)
 
 
+@pytest.mark.slow
 def test_soft_updates_lead_to_the_same_values(tmp_path: Path) -> None:
     set_random_seed(0)  # they are slower, so that few visits to a state would tell
     TASKS["truncated"].reset(seed=0)
@@ -193,6 +196,7 @@ def test_soft_updates_lead_to_the_same_values(tmp_path: Path) -> None:
     np.testing.assert_allclose(learnt_values(agent), TASKS["truncated"].q_values(GAMMA)[:SIZE], atol=0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", sparing((agent,) for agent in AGENTS))
 def test_agent_learns_the_values_of_abc(agent: str, tmp_path: Path) -> None:
     one = make_agent(agent)  # ABC of size 2 has observations of 4 numbers, like the chain
@@ -272,6 +276,7 @@ def play(agent: DQN, env: Any) -> list[float]:
     return returns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["IQN", *(pytest.param(name, marks=pytest.mark.slow) for name in ("QRDQN", "FQF"))])
 def test_quantiles_of_a_random_return_are_learnt(agent: str) -> None:
     # State 1 earns a reward uniform on [0, 40] and ends: its quantile at tau is 40 tau. State 0 earns nothing and leads

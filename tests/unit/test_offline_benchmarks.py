@@ -155,6 +155,7 @@ def test_a_set_is_the_same_if_its_making_was_stopped_before_the_first_update(
             np.testing.assert_array_equal(stopped[name], values)
 
 
+@pytest.mark.slow
 def test_what_a_model_brings_is_measured_once(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

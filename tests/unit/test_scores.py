@@ -11,7 +11,7 @@ def scores(script: Any) -> Any:
     return script("scores")
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("task", "name", "settings"),
     [

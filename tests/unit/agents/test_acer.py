@@ -132,6 +132,7 @@ def test_replay_of_unchanged_parameters_is_the_online_update() -> None:
     assert_close(parameters(replayed) - before, parameters(online) - before, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_recurrent_replay_begins_at_stored_states() -> None:
     agent = make_acer(recurrent=True, t_max=2, n_times_replay=4, replay_start_size=6)
     batches = learnt_from(agent)

@@ -86,7 +86,7 @@ def train_in_one_and_in_several(agent: Any, where: str, tmp_path: Any) -> None:
     train_agent_batch(agent, gymnasium.vector.SyncVectorEnv([lambda: MaskedEnv(where)] * 3), 45, tmp_path)
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "recurrent", "where"),
     sparing(itertools.product(AGENTS, [False, True], ["info", "obs"]), (False, "info")),
@@ -155,6 +155,7 @@ def test_explorers_for_one_environment_are_told_its_own_row() -> None:
     assert np.array(made.batch_act(obs, action_mask=mask[2])).tolist() == [2, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["reset", "step"])
 def test_masks_may_come_with_some_infos_only(where: str, tmp_path: Any) -> None:
     agent = make_masked_agent(epsilon=0.0)

@@ -20,6 +20,7 @@ AGENTS = ("DDPG", "TD3", "SoftActorCritic")
 OBS = np.ones(4, np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("agent", "buffer", "critic"),
     [

@@ -77,7 +77,7 @@ def test_a_refused_update_leaves_the_moments_alone(normalisation: Any) -> None:
     assert all(torch.equal(value, before[name]) for name, value in one.model.state_dict().items())
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("agent", ["DQN", "DoubleDQN"])
 def test_it_keeps_the_contracts(agent: str) -> None:
     check_agent(functools.partial(make_normalised, agent))

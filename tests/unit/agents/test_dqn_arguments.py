@@ -68,6 +68,7 @@ def test_minibatch_size_is_the_number_of_transitions() -> None:
     assert [len(batch) for _, batch in updates_of(12, minibatch_size=7)] == [7, 7, 7]
 
 
+@pytest.mark.slow
 def test_minibatch_size_is_the_number_of_sequences_of_a_recurrent_agent() -> None:
     updates = updates_of(60, recurrent=True, minibatch_size=3)
     assert updates and all(len(batch.lengths) == 3 for _, batch in updates)  # type: ignore[arg-type]
@@ -262,10 +263,12 @@ def test_batch_states_of_the_users_own_gets_the_list_of_observations_the_device_
 # Recurrent agents
 
 
+@pytest.mark.slow
 def test_recurrent_learns_from_sequences() -> None:
     assert all(batch.lengths is not None for _, batch in updates_of(60, recurrent=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("length", "longest"), [(1, 1), (3, 3), (None, 7)])
 def test_episodic_update_len_limits_the_sequences(length: int | None, longest: int) -> None:
     agent = make_agent(recurrent=True, episodic_update_len=length, replay_start_size=50)

@@ -36,7 +36,7 @@ def make(kind: str, policy: Any = None, q_funcs: Any = None, lr: float = 1e-2, *
     return getattr(agents, kind)(policy, q_funcs, optimizers, ReplayBuffer(1_000), GAMMA, **options)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["FittedQEvaluation", "DiscreteFittedQEvaluation"])
 def test_fitted_q_evaluation_keeps_the_contracts(kind: str) -> None:
     check_agent(functools.partial(make, kind), ABC(size=2, discrete=kind.startswith("Discrete")))
@@ -74,7 +74,7 @@ def table(values: Any = None) -> nn.Linear:
     return layer
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_modes_or_samples_are_evaluated_as_act_deterministically_says(deterministic: bool) -> None:
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ class Value(nn.Module):
         return torch.cat([torch.ones_like(action), action, action**2], 1) @ self.weight[:, None]
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("head", "deterministic", "mean_square"),
     [(DeterministicHead(), True, 0.0), (GaussianHeadWithFixedCovariance(0.25), False, 0.0625),

@@ -60,6 +60,7 @@ def test_pfrls_lists_of_dicts_are_the_same_as_a_batch(agent: str, buffer: str, m
     torch.testing.assert_close(*states, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_errors_of_episodes_come_in_the_order_of_the_episodes() -> None:
     agent = make_agent(recurrent=True, optimizer=STILL)
     play_one(agent, CHAIN, 60)

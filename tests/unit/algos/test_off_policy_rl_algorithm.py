@@ -96,6 +96,7 @@ def test_what_is_sampled_follows_the_options(tmp_path: Path, option: str, value:
     assert len(algorithm.replay_buffer) == algorithm.agent.t == steps
 
 
+@pytest.mark.slow
 def test_no_gradient_step_is_taken_before_the_buffer_is_large_enough(tmp_path: Path) -> None:
     _, batches, *_ = run(tmp_path, min_buffer_size=17)  # of 24 steps: the last two iterations begin with 20 and 24
     assert len(batches) == 2 * 2
@@ -152,6 +153,7 @@ def test_targets_are_apart_only_where_they_are_wanted(tmp_path: Path, use_target
     assert stays == use_target and not torch.equal(agent.model[0].weight, first[0])
 
 
+@pytest.mark.slow
 def test_exploration_goes_before_the_policy_and_neither_acts_in_evaluation(tmp_path: Path) -> None:
     exploring, policy = Counted(), Counted()
     run(tmp_path, policy=policy, exploration_policy=exploring, eval_n_episodes=3)
@@ -211,6 +213,7 @@ def test_batches_of_steps_cut_paths_and_the_next_one_goes_on(tmp_path: Path) -> 
     assert len(algorithm.replay_buffer) == 12
 
 
+@pytest.mark.slow
 def test_a_path_tells_all_that_came(tmp_path: Path) -> None:
     *_, runner = run(tmp_path, max_path_length=3)
     (path,) = runner.step_path
@@ -220,6 +223,7 @@ def test_a_path_tells_all_that_came(tmp_path: Path) -> None:
     assert (path["complete"], path["success"], path["undiscounted_return"]) == (True, False, 3.0)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_last_snapshot(tmp_path: Path) -> None:
     first, *_ = run(tmp_path, 2)
     other = dqn(Episodes())
@@ -267,6 +271,7 @@ def kept_by(algorithm: Any) -> dict[str, str]:
     return {name: str(getattr(algorithm, name)) for name in names}
 
 
+@pytest.mark.slow
 def test_what_an_algorithm_keeps_in_attributes_of_its_own_goes_on(tmp_path: Path) -> None:
     whole, _ = resumed(tmp_path / "whole", 3)
     parts, how = resumed(tmp_path / "parts", 1, 2, 3)
@@ -292,6 +297,7 @@ def test_snapshots_are_made_at_their_interval_and_at_the_end(tmp_path: Path) -> 
     assert {path.name for path in tmp_path.glob("*_checkpoint")} == {f"{12 * epoch}_checkpoint" for epoch in (2, 4, 5)}
 
 
+@pytest.mark.slow
 def test_so_many_snapshots_are_kept(tmp_path: Path) -> None:
     run(tmp_path, 4, keep_snapshots=2)
     assert {path.parent.name for path in tmp_path.glob("*/run")} == {"36_checkpoint", "48_checkpoint", "48_finish"}

@@ -36,7 +36,7 @@ def test_torchscript_gives_the_actions_of_predict_for_raw_observations(name: str
         assert np.allclose(actions, made.predict(OBS), atol=1e-5)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["policy.onnx", "policy.pt", pytest.param("policy", marks=pytest.mark.slow)])
 def test_onnx_does_so_too(name: str) -> None:
     runtime = pytest.importorskip("onnxruntime")

@@ -71,6 +71,7 @@ def test_the_score_of_a_pipeline_is_that_of_its_last_step() -> None:
     assert np.isfinite(scores[0]) and scores[0] == scores[1]
 
 
+@pytest.mark.slow
 def test_a_pipeline_is_cross_validated_and_searched() -> None:
     def scoring(made: Any, episodes: Any) -> float:
         return float(td_error_scorer(made[-1], made[:-1].transform(episodes)))
@@ -95,6 +96,7 @@ def test_parts_of_a_pipeline_are_set_and_cloned() -> None:
     assert clone[-1].gamma == 0.5 and clone[0].n == 1 and clone[-1].impl is None
 
 
+@pytest.mark.slow
 def test_clones_keep_their_model_of_the_environment() -> None:
     options = {"n_ensembles": 2, "n_transitions": 6, "horizon": 2}
     model = MOPO(**SMALL | options).fit(vectors(False), n_epochs=1, **QUIET)
@@ -150,6 +152,7 @@ def test_gpus_are_numbers_that_copies_know() -> None:
         assert sklearn_base.clone(made).use_gpu == kept and copy.deepcopy(made).use_gpu == kept
 
 
+@pytest.mark.slow
 def test_scalers_by_name_are_searched_and_validated() -> None:
     made, data = make("CQL", action_scaler="min_max", n_epochs=1), vectors(False)
     grid = {"scaler": [None, "standard", MinMaxScaler()], "reward_scaler": ["standard", "return"]}

@@ -112,6 +112,7 @@ class LazyFrames:
         return np.stack(self._frames)
 
 
+@pytest.mark.slow
 def test_the_frames_of_a_changed_stack_are_not_kept_as_objects():
     frames = [np.full((16, 16), i, np.uint8) for i in range(9)]
     columns = Columns()

@@ -107,6 +107,7 @@ def test_lazy_frames_that_lost_their_identity_are_still_shared():
     assert n_frames(filled(copies)) == 9
 
 
+@pytest.mark.slow
 def test_the_users_frames_are_let_go_when_an_episode_ends():
     frames = [image(i, (1, 16, 16)) for i in range(5)]
     alive = weakref.ref(frames[4])

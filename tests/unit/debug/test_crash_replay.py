@@ -60,6 +60,7 @@ def refused(agent: Any, outdir: Path, scale: float = 100.0, noise: float = 0.0) 
         train_agent(agent, Chain(time_limit=7), 30, outdir, step_hooks=[spoil])
 
 
+@pytest.mark.slow
 def test_the_record_names_the_layer_and_the_range_of_its_input(tmp_path: Path) -> None:
     agent = make()
     refused(agent, tmp_path)
@@ -75,6 +76,7 @@ def test_the_record_names_the_layer_and_the_range_of_its_input(tmp_path: Path) -
     assert not difference(batch, other)
 
 
+@pytest.mark.slow
 def test_the_update_is_made_again_from_the_streams_before_it(tmp_path: Path) -> None:
     agent = make()
     refused(agent, tmp_path, scale=1.0, noise=2.0)  # it is the noise that ends it, in one update of several

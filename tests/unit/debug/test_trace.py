@@ -48,6 +48,7 @@ def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, diff: Callab
     assert [line["t"] for line in read_tensors(str(tmp_path / "a"))] == [0, 20, 40, 50]
 
 
+@pytest.mark.slow
 def test_another_answer_of_the_environment_is_named(diff: Callable[..., str]) -> None:
     assert "the first that differs is step 23, in its reward; the environment gave another" in diff(1, reward_at=23)
 
@@ -65,6 +66,7 @@ def test_other_parameters_are_named(
     assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_cuts_back_what_lies_beyond_and_goes_on_from_there(tmp_path: Path) -> None:
     run(tmp_path)
     whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
@@ -161,6 +163,7 @@ def test_ticks_without_a_step_after_a_checkpoint_are_cut_off(tmp_path: Path) -> 
     assert read_records(str(tmp_path))["t"].tolist() == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_runs_in_several_environments_and_from_data_have_one(tmp_path: Path) -> None:
     set_random_seed(0)
     agent = make_agent()

@@ -74,6 +74,7 @@ def test_observations_handed_out_do_not_change_later():
     assert (obs["observation"] == before).all()
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contracts_of_environments():
     check_env(BitFlipping(4))
     gymnasium.utils.env_checker.check_env(BitFlipping(4), skip_render_check=True)

@@ -278,6 +278,7 @@ def test_a_game_is_repeated_from_its_last_true_reset(count: int) -> None:
     assert played(other, [0] * 20) == played(tape, [0] * 20)
 
 
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("count", [5, 60])
 def test_an_atari_game_with_sticky_actions_goes_on(count: int) -> None:
     gymnasium.register_envs(pytest.importorskip("ale_py"))

@@ -244,6 +244,7 @@ def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_onc
     assert [int(one.max()) for one in env.step([0, 0, 0])[0]] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_worker_that_dies_between_two_steps_is_replaced(make):
     env = make(on_worker_failure="restart")
     pids = [info["pid"] for info in env.step([0, 0])[3]]

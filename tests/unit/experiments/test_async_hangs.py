@@ -112,7 +112,7 @@ def check_saved(outdir, ending="except"):
     assert not torch.equal(parameters(other), before)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @BY_WAY
 @pytest.mark.parametrize(
     "start_method", ["fork", *(pytest.param(method, marks=pytest.mark.slow) for method in ("forkserver", "spawn"))]
@@ -124,6 +124,7 @@ def test_a_process_that_hangs_is_named_once_the_others_have_ended(tmp_path, way,
     check_saved(tmp_path)
 
 
+@pytest.mark.slow
 @BY_WAY
 def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way, own_time):
     walk = Walk(own_time, 0.1)
@@ -226,6 +227,7 @@ def test_a_process_that_does_not_let_itself_be_interrupted_is_killed(tmp_path, m
     check_saved(tmp_path)
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_takes_longer_is_waited_for(tmp_path, own_time):
     walk = Walk(own_time, 0.25)
 

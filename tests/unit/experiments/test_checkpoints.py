@@ -233,6 +233,7 @@ def stopped(outdir: Path, hook: Any) -> None:
         run(outdir, [hook, stop_at(30)])
 
 
+@pytest.mark.slow
 def test_tensors_of_hooks_go_on(tmp_path):
     whole, came = Weight(), Weight()
     run(tmp_path / "whole", [whole])
@@ -278,6 +279,7 @@ def test_what_an_agent_leaves_out_is_told(tmp_path, monkeypatch):
     assert (resumed(tmp_path)["resume"], resumed(tmp_path)["reasons"]) == ("approximate", ["its dreams are not saved"])
 
 
+@pytest.mark.slow
 def test_what_an_agent_did_not_take_up_is_told(tmp_path):
     def dreaming(agent):
         agent.unsaved = lambda: ["its dreams are another's"]
@@ -303,6 +305,7 @@ class Outer:
         return self.inner.act(obs)
 
 
+@pytest.mark.slow
 def test_an_agent_within_another_one_goes_on_with_its_buffer(tmp_path):
     whole = run(tmp_path / "whole", wrapper=Outer)
     with pytest.raises(Stopped):
@@ -364,6 +367,7 @@ def test_environments_that_do_not_tell_their_state_are_told_of_wherever_they_are
         train(env, tmp_path / "in processes", resume=True)
 
 
+@pytest.mark.slow
 def test_worker_that_dies_before_a_checkpoint_is_replaced(tmp_path):
     with in_processes(CartPoleEnv, on_worker_failure="restart") as env:
         train(env, tmp_path, kill_at_10)
@@ -371,6 +375,7 @@ def test_worker_that_dies_before_a_checkpoint_is_replaced(tmp_path):
     assert [reasons(tmp_path, t) for t in (10, 60)] == [["its worker has been replaced"], []]
 
 
+@pytest.mark.slow
 def test_worker_that_dies_of_a_checkpoint_is_replaced_as_often_as_that_may_be(tmp_path):
     fragile = in_processes(Fragile, on_worker_failure="restart", max_restarts=1)
     with fragile as env, pytest.raises(WorkerError, match="worker 0 was killed") as caught:

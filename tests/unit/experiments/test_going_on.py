@@ -66,12 +66,14 @@ class TestFromACheckpoint:
         run(tmp_path, 48, step_offset=20)
         return tmp_path
 
+    @pytest.mark.slow
     def test_steps_and_episodes_go_on(self, directory):
         assert steps_of(directory / "metrics.csv") == list(range(4, 49, 4))
         assert [int(row["episode"]) for row in table(directory / "metrics.csv")] == list(range(12))
         scores = table(directory / "scores.txt")
         assert [(int(row["steps"]), int(row["episodes"])) for row in scores] == [(12, 3), (20, 5), (32, 8), (40, 10)]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name, delimiter", [("metrics.csv", ","), ("scores.txt", "\t")])
     def test_time_goes_on(self, directory, name, delimiter):
         header, *lines = (line.split(delimiter) for line in (directory / name).read_text().splitlines())
@@ -97,6 +99,7 @@ class TestFromACheckpoint:
         assert not any("earlier_parts" in part for part in parts)
         assert "from step 20 to 48, started" in (directory / "report.html").read_text()
 
+    @pytest.mark.slow
     def test_a_new_run_keeps_all_parts_aside(self, directory):
         run(directory, 8)
         aside = folder(directory, f"earlier-{AGE}")
@@ -104,6 +107,7 @@ class TestFromACheckpoint:
         assert folder(aside, f"beyond-20-{AGE}") and not list(directory.glob("beyond-*"))
         assert record(directory)["earlier_parts"] == []
 
+    @pytest.mark.slow
     def test_it_is_told_once(self, directory, caplog):
         run(directory, 52, step_offset=30)
         told = warnings_in(caplog)
@@ -142,7 +146,7 @@ def test_setting_aside_may_be_broken_off_anywhere(step_offset, tmp_path):
     assert calls >= 6
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("torn", [b"44\t9\t1.0\t-", b"44\t9\t1.0\t\xff", b"4", b"\xc3"])
 def test_a_torn_last_row_is_passed_over(torn, tmp_path):
     run(tmp_path, 40)
@@ -165,6 +169,7 @@ def test_a_torn_header_is_written_anew(tmp_path):
     assert steps_of(tmp_path / "scores.txt") == [52]
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_waited_for_the_end_of_an_episode_is_made_up_for(tmp_path):
     run(tmp_path, 42, eval_interval=10)  # at 12, 20, 32, 40
     run(tmp_path, 40, eval_interval=10, step_offset=30)  # the checkpoint came before the evaluation at 32
@@ -177,6 +182,7 @@ def test_scores_beyond_the_offset_leave_a_run_that_goes_on_without_evaluation(tm
     assert steps_of(tmp_path / "scores.txt") == [12, 20]
 
 
+@pytest.mark.slow
 def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(tmp_path):
     for start in range(1, 251):
         told = {"start": start, "files": "x" * 10_000, "earlier_parts": earlier_parts(str(tmp_path))}
@@ -199,6 +205,7 @@ def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent
     assert ("the agent has come to step 50, step_offset is 5" in caplog.text) == told
 
 
+@pytest.mark.slow
 def test_tensorboard_hides_what_lies_beyond_the_step_that_a_run_goes_on_from(tmp_path):
     pytest.importorskip("tensorboard")
     run(tmp_path, 40, use_tensorboard=True)
@@ -207,6 +214,7 @@ def test_tensorboard_hides_what_lies_beyond_the_step_that_a_run_goes_on_from(tmp
 
 
 class TestASecondRunInTheSameDirectory:
+    @pytest.mark.slow
     def test_it_keeps_the_first_aside(self, tmp_path):
         run(tmp_path, 40)
         (tmp_path / "buffer").mkdir()  # of the user's
@@ -221,6 +229,7 @@ class TestASecondRunInTheSameDirectory:
         assert names_in(aside[0]) == first
         assert steps_of(aside[0] / "metrics.csv")[-1] == 40 and steps_of(aside[1] / "metrics.csv")[-1] == 16
 
+    @pytest.mark.slow
     def test_it_shows_nothing_of_the_first_in_tensorboard(self, tmp_path):
         pytest.importorskip("tensorboard")
         run(tmp_path, 40, use_tensorboard=True)

@@ -133,6 +133,7 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(tmp_pa
         assert told["earlier_parts"][0]["command"] == (command and ["train.py", f"--token={MASK}"])
 
 
+@pytest.mark.slow
 def test_changes_of_what_is_stored_go_on_too(tmp_path, monkeypatch):
     def change(env, agent, t):
         """Changes the newest steps, and some that were saved before."""
@@ -157,7 +158,7 @@ def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     assert "nothing is left to train: steps is 40, " in caplog.text and "go on exactly" not in caplog.text
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @RUNS
 def test_a_finished_run_may_be_made_longer(run, tmp_path, capsys):
     run(tmp_path, 40)
@@ -194,6 +195,7 @@ def test_hooks_that_remember_something_go_on_too(tmp_path):
     assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
 
 
+@pytest.mark.slow
 def test_an_evaluator_may_be_made_when_the_step_is_known(tmp_path):
     def make_evaluator(t):
         starts.append(t)
@@ -228,6 +230,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_
     assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
 
 
+@pytest.mark.slow
 def test_a_damaged_buffer_is_noticed(tmp_path):
     stopped(tmp_path, 80)
     for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*"):
@@ -238,7 +241,7 @@ def test_a_damaged_buffer_is_noticed(tmp_path):
     assert (tmp_path / "scores.txt").exists() and not list(tmp_path.glob("earlier-*"))
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("last", ["the agent", "the run"])
 def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, caplog):
     whole, killed = tmp_path / "whole", tmp_path / "killed"
@@ -279,6 +282,7 @@ def test_the_checkpoint_of_another_run_is_refused(tmp_path):
         several(tmp_path, resume=True)
 
 
+@pytest.mark.slow
 def test_an_environment_that_comes_elsewhere_is_told_of(tmp_path, monkeypatch, caplog):
     stopped(tmp_path, 60)
     step = Noisy.step
@@ -292,6 +296,7 @@ def test_an_environment_that_comes_elsewhere_is_told_of(tmp_path, monkeypatch, c
 # What is kept
 
 
+@pytest.mark.slow
 def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path):
     serial(tmp_path, 110)
     assert {path.name for path in tmp_path.glob("*_*/run")} == {"run"}
@@ -306,6 +311,7 @@ def test_all_agents_are_kept_and_of_two_what_else_they_need(tmp_path):
     assert {path.name for path in tmp_path.glob("checkpoint_buffers/replay_buffer/*")} == needed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep, kept", [(1, ["110_finish"]), (3, ["100_checkpoint", "110_finish", "75_checkpoint"])])
 def test_so_many_checkpoints_are_kept_and_the_best_agent(keep, kept, tmp_path):
     serial(tmp_path, 110, keep_checkpoints=keep)
@@ -314,6 +320,7 @@ def test_so_many_checkpoints_are_kept_and_the_best_agent(keep, kept, tmp_path):
     assert (tmp_path / "best").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() != 0, reason="a file takes the place of a directory")
 @pytest.mark.parametrize("choice", ["raise", "warn"])
 def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(choice, tmp_path, caplog):
@@ -331,6 +338,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_training_or_does_not(choice, t
     assert (tmp_path / "25_checkpoint" / "run").is_dir() == (choice == "raise")
 
 
+@pytest.mark.slow
 def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(tmp_path):
     stopped(tmp_path, 80)
     small_dqn(noisy_env(0)).save(str(tmp_path / "75_checkpoint"))
@@ -338,6 +346,7 @@ def test_an_agent_that_was_saved_over_that_of_a_checkpoint_is_not_taken_for_it(t
     assert resumed(tmp_path)["checkpoint"] == "50_checkpoint"
 
 
+@pytest.mark.slow
 def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path):
     env = SerialVectorEnv([noisy_env(seed) for seed in range(3)])
     train_agent_batch(small_dqn(env.envs[0]), env, 12, tmp_path, checkpoint_freq=1)
@@ -358,6 +367,7 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkey
     assert resumed(tmp_path)["checkpoint"] == "90_finish"
 
 
+@pytest.mark.slow
 def test_an_error_in_the_first_step_spoils_no_checkpoint(tmp_path):
     with pytest.raises(Terminated):
         serial(tmp_path, hooks=[lambda clock: clock.interrupt(signal.SIGTERM) if clock.t == 50 else None])
@@ -391,6 +401,7 @@ def test_nothing_stays_of_what_could_not_be_saved(kept, tmp_path, monkeypatch):
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
 
 
+@pytest.mark.slow
 def test_a_run_that_was_good_enough_is_over(tmp_path):
     agent, history = serial(tmp_path, successful_score=0.0)
     again, same = serial(tmp_path, successful_score=0.0, resume=True)
@@ -439,6 +450,7 @@ def test_agents_of_somebody_elses_are_checked_too(content, tmp_path):
     assert (resumed(tmp_path)["checkpoint"], agent.steps) == ("50_checkpoint", 90)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_after_its_last_save_has_a_whole_trace(tmp_path):
     serial(tmp_path, 40)
     path = tmp_path / "trace.jsonl"
@@ -480,7 +492,7 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_nothing_is_moved(change, 
     assert contents(outdir) == before and "ValueError" not in str(caught.value)
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     "change, reason",
     [
@@ -507,6 +519,7 @@ def offline_then_online(outdir: Path, hooks: Any = ()) -> list[Any]:
     return [each.tolist() for each in agent.model.parameters()]
 
 
+@pytest.mark.slow
 def test_what_an_agent_went_through_before_is_not_how_it_was_made(tmp_path, caplog):
     wanted = offline_then_online(tmp_path / "whole")
     with pytest.raises(Stopped):
@@ -538,6 +551,7 @@ def test_the_average_of_the_last_epoch_is_known_again(tmp_path):
     assert runner.algorithm.average_return == average and runner.train(1) == average
 
 
+@pytest.mark.slow
 def test_epochs_that_end_within_a_path_go_on_as_if_the_run_had_not_been_stopped(tmp_path):
     whole, broken = tmp_path / "whole", tmp_path / "broken"
     average = epoch_runner(whole).train(4, 17)

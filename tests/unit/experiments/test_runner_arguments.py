@@ -110,6 +110,7 @@ def live(function, folder, capsys, caplog, **changes):
     }
 
 
+@pytest.mark.slow
 def test_a_run_is_the_same_twice(tmp_path, capsys, caplog):
     for i, function in enumerate(BASES):
         one, other = (live(function, tmp_path / f"{i}-{which}", capsys, caplog) for which in "ab")
@@ -208,7 +209,7 @@ EFFECTS = {
 CASES = [(function, name) for function in EFFECTS for name in inspect.signature(function).parameters]
 
 
-@pytest.mark.representatives(30)
+@pytest.mark.representatives(15)
 @pytest.mark.parametrize(("function", "name"), CASES, ids=lambda part: getattr(part, "__name__", part))
 def test_argument_has_its_effect(function, name, tmp_path, capsys, caplog):
     effect = EFFECTS[function][name]

@@ -299,6 +299,7 @@ def test_environments_that_raise_when_they_are_given_a_state_are_told_of(evaluat
     assert whole.evaluate_and_update_max_score(10, 1) > 0
 
 
+@pytest.mark.slow
 def test_environments_whose_workers_have_died_meanwhile_are_replaced(evaluator):
     whole = evaluator("replaced")
     process = whole.env._workers.processes[1]

@@ -39,6 +39,7 @@ def again(tmp_path, monkeypatch):
     return again
 
 
+@pytest.mark.slow
 def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path, again):
     outdir = tmp_path / "run"
     run(outdir)
@@ -51,6 +52,7 @@ def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_p
     assert elsewhere.t == 23 and "in its reward" in elsewhere.text
 
 
+@pytest.mark.slow
 def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path, again):
     outdir = tmp_path / "run"
     run(outdir, keep_checkpoints=5)
@@ -68,7 +70,7 @@ def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:
         run(outdir, buffer=buffer, keep_checkpoints=5, **options)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("place, checkpoint", [("run/replay", ""), ("run/replay", "20"), ("replay", "20")])
 def test_persistent_buffers_are_left_alone_and_begin_as_they_did(tmp_path, again, place, checkpoint):
     outdir, replay = tmp_path / "run", tmp_path / place
@@ -105,6 +107,7 @@ def test_a_persistent_buffer_is_opened_again_where_it_was_diverted_to(tmp_path, 
     assert contents(tmp_path / "data") | contents(tmp_path / "more") == before
 
 
+@pytest.mark.slow
 def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp_path, again):
     outdir = tmp_path / "run"
     one = again("one", outdir, 0, 35)

@@ -641,6 +641,7 @@ def test_a_mock_agent_trains_and_is_evaluated_in_several_mock_environments(tmp_p
     assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_mock_evaluator_gives_the_scores(tmp_path):
     agent, evaluator = mock.Mock(), mock.Mock()
     agent.get_statistics.return_value = [("loss", 2.0)]

@@ -100,6 +100,7 @@ def test_lambdas_and_shared_parameters_reach_processes_that_are_not_forked(tmp_p
     assert agent.model.weight.item() == 40
 
 
+@pytest.mark.slow
 def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
     agent = run(tmp_path, processes=1, steps=50)
     assert agent.model.weight.item() == 50
@@ -108,6 +109,7 @@ def test_shared_attributes_are_the_same_in_all_processes(tmp_path):
     assert float((tmp_path / "50_finish" / "count").read_text()) == 50
 
 
+@pytest.mark.slow
 def test_process_0_evaluates_and_saves_the_best(tmp_path):
     def hook(agent, eval_stats, **_):
         with open(tmp_path / "hook", "a") as file:
@@ -121,6 +123,7 @@ def test_process_0_evaluates_and_saves_the_best(tmp_path):
     assert (tmp_path / "hook").read_text().splitlines() == ["0 0"] * len(rows)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_from_its_offset_and_a_second_one_keeps_the_first_aside(tmp_path):
     options = {"eval_interval": 20, "checkpoint_freq": 20, "processes": 1}
     run(tmp_path, profile=True, **options)
@@ -154,6 +157,7 @@ def test_a_good_score_ends_training_in_all_processes(tmp_path):
     assert "stopped: score" in (tmp_path / "run.json").read_text()
 
 
+@pytest.mark.slow
 def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
     event = threading.Event()
     run(tmp_path, steps=10**8, stop_event=event, hooks=[lambda clock: event.set()])
@@ -207,6 +211,7 @@ def learn(tmp_path, agent, **options):
     return train_agent_actor_learner(agent, outdir=tmp_path, **{**usual, **options})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kills, words",
     [(False, ["raised ZeroDivisionError: in the middle", "in step"]), (True, ["was killed by signal 9"])],
@@ -226,6 +231,7 @@ def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path, caplog):
     assert f"The run resumes from step 200 of {tmp_path}" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
     agent = make_agent()
     with torch.no_grad():
@@ -252,6 +258,7 @@ def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
     assert all(map(torch.equal, agent.model.parameters(), other.model.parameters()))
 
 
+@pytest.mark.slow
 def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplog):
     agent = make_agent()
     agent.t, agent.replay_start_size = 70, 1000
@@ -291,6 +298,7 @@ def test_an_agent_that_cannot_be_sent_is_refused_with_a_way_out(tmp_path):
         run(tmp_path, agent=agent, start_method="forkserver")
 
 
+@pytest.mark.slow
 def test_an_agent_that_cannot_act_in_the_environment_is_refused(tmp_path):
     class Other(Chain):
         def __init__(self):
@@ -360,6 +368,7 @@ def test_processes_learn_shared_parameters_with_shared_statistics(tmp_path, star
     other.load(tmp_path / "best")
 
 
+@pytest.mark.slow
 def test_agents_that_each_process_makes_share_those_of_the_first(tmp_path):
     agent = run(tmp_path, make_agent=lambda index: make_a3c(process_idx=index), global_step_hooks=[Sharing(tmp_path)])
     assert not torch.equal(parameters(agent), parameters(make_a3c()))
@@ -385,6 +394,7 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
         run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
 
 
+@pytest.mark.slow
 def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
     agent = make_a3c()
     run(tmp_path, agent, steps=400, checkpoint_freq=100)
@@ -395,6 +405,7 @@ def test_checkpoints_hold_what_was_learnt_up_to_then(tmp_path):
         assert not torch.equal(parameters(agent), parameters(make_a3c()))
 
 
+@pytest.mark.slow
 def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
@@ -402,7 +413,7 @@ def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
     assert any("'average_value', 0.0" not in message for message in told)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @START_METHODS
 @MAKERS
 def test_the_returned_agent_has_the_statistics_of_process_0(tmp_path, make, start_method):
@@ -487,6 +498,7 @@ def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, capsys, caplog):
     assert clocks[-1] == 60 and sink.steps[-1] == "closed" and len(sink.steps) == 13  # episodes of five steps
 
 
+@pytest.mark.slow
 def test_processes_start_as_they_are_told(tmp_path):
     def which(process_idx, test):
         (tmp_path / f"process-{process_idx}").write_text(type(multiprocessing.current_process()).__name__)
@@ -514,6 +526,7 @@ def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
         train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
 
 
+@pytest.mark.slow
 def test_without_shared_memory_any_agent_trains(tmp_path):
     agent = make_on_policy("PPO", update_interval=20)
     run(tmp_path, agent, processes=1, use_shared_memory=False)
@@ -521,6 +534,7 @@ def test_without_shared_memory_any_agent_trains(tmp_path):
     assert dict(agent.get_statistics())["n_updates"] > 0
 
 
+@pytest.mark.slow
 def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
     agent, told = make_agent(), []
     setup = agent.setup_actor_learner_training
@@ -548,6 +562,7 @@ def test_actors_and_learner_are_told_how_to_keep_step(tmp_path):
     assert "stop_event was set" in record(tmp_path / "run")["outcome"]
 
 
+@pytest.mark.slow
 def test_updates_of_other_processes_are_not_overlooked(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         assert run(tmp_path, make_a3c()).optim_t > 0

@@ -47,6 +47,7 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path):
     assert len(table(tmp_path / "metrics.csv")) > 3
 
 
+@pytest.mark.slow
 def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path):
     told = {}
     for data in (recorded(), Selection(recorded()), ReplayBuffer.from_dataset(recorded())):
@@ -55,6 +56,7 @@ def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path):
     assert told == {MDPDataset: "next_row", Selection: "next_row", ReplayBuffer: None}
 
 
+@pytest.mark.slow
 def test_the_agent_goes_on_online_with_the_same_data(tmp_path):
     dataset = recorded()
     trained, _ = train_agent_offline(agent(ReplayBuffer.from_dataset(dataset)), dataset, 10, tmp_path / "offline")
@@ -135,6 +137,7 @@ def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path)
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(tmp_path):
     def after(seed, folder):
         rng = np.random.default_rng(seed)
@@ -191,7 +194,7 @@ def choice(first: int, last: int) -> Selection:
     return Selection(recorded()[first:last])
 
 
-@pytest.mark.representatives(4)
+@pytest.mark.representatives(2)
 @pytest.mark.parametrize(
     ("before", "now", "seeds", "reasons"),
     [

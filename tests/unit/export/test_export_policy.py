@@ -105,6 +105,7 @@ def test_the_parts_of_an_observation_are_inputs_and_a_mask_among_them_counts(tmp
     np.testing.assert_array_equal(actions.numpy(), greedy(agent, obs))
 
 
+@pytest.mark.slow
 def test_random_fractions_and_weights_are_fixed_or_inputs(tmp_path: Path) -> None:
     torch.manual_seed(0)
     body = nn.Sequential(nn.Linear(5, 8), nn.Tanh())
@@ -140,7 +141,7 @@ def test_the_signature_stands_in_the_file(ending: str, tmp_path: Path) -> None:
     assert [tuple(port["shape"]) for port in ports["inputs"]] == [port.shape for port in signature.inputs]
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ending", "code"),
     [

@@ -117,6 +117,7 @@ def test_a_record_of_no_length_stays_empty() -> None:
 # Costs
 
 
+@pytest.mark.slow
 def test_tensors_that_nobody_reads_do_not_pile_up() -> None:
     record, alive = Record(maxlen=10), weakref.WeakSet[torch.Tensor]()
     for size in (0, 4, 4, 4, 0, 4, 4, 1, 8):
@@ -248,6 +249,7 @@ def test_what_a_user_puts_in_its_place_is_filled_with_floats_averaged_and_saved(
     assert [*there] == [*own][-4:]
 
 
+@pytest.mark.slow
 def test_large_records_are_saved_as_arrays(tmp_path: Any) -> None:
     agent, other = (make_on_policy("PPO", value_stats_window=50_000) for _ in range(2))
     agent.value_record.extend(torch.arange(50_000.0))

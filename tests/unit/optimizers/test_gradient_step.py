@@ -81,7 +81,7 @@ def dtype(request: pytest.FixtureRequest) -> Iterator[torch.dtype]:
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.representatives(75)
+@pytest.mark.representatives(38)
 @pytest.mark.parametrize("kind", [GradientStep, AsOnGPU])
 @pytest.mark.parametrize(("max_grad_norm", "few"), [(None, gradient_step.FEW), (0.1, gradient_step.FEW), (0.1, 0)])
 @pytest.mark.parametrize("name", OPTIMIZERS)

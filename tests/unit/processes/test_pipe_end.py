@@ -206,7 +206,7 @@ def unraisable(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return told
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [PipeEnd, WaitingEnd])
 def test_sends_that_fail_leave_nothing_that_crashes_the_garbage_collector(kind: Any, unraisable: list[Any]) -> None:
     for _ in range(20):

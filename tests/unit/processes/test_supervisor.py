@@ -89,6 +89,7 @@ def test_processes_are_named_daemons(start):
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
 
 
+@pytest.mark.slow
 def test_answers_come_in_the_order_asked_for(start):
     workers = start(n=3)
     for i in range(3):
@@ -310,6 +311,7 @@ def test_dropped_workers_end():
     assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
 
 
+@pytest.mark.slow
 def test_later_workers_do_not_hold_the_pipes_of_earlier_ones(start):
     first = start(n=2)
     second = start(n=2)

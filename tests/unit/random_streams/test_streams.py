@@ -166,6 +166,7 @@ def test_a_set_may_grow_while_it_is_looked_through() -> None:
     assert any(name.endswith("part.rng") for name in Streams.of(others).names) and len(others) > 1
 
 
+@pytest.mark.slow
 def test_what_lies_too_deep_or_is_too_much_is_named() -> None:
     deep: Any = Holder(random.Random(0))
     for _ in range(20):

@@ -14,6 +14,7 @@ def filled(lengths, capacity=None, **kwargs):
     return buffer
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rng", [None, np.random.default_rng(0), np.random.RandomState(0)], ids=["global", "new", "old"]
 )

@@ -59,6 +59,7 @@ def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segme
     assert rewards(restored(tmp_path, first)) == rewards(buffer)[:640]
 
 
+@pytest.mark.slow
 def test_many_small_saves_leave_few_segments(tmp_path, small_segments):
     buffer, reference = ReplayBuffer(1000), None
     for i in range(64):
@@ -271,6 +272,7 @@ def persistent(folder: Path, capacity: int = 6, **options: Any) -> PersistentRep
     return PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
 
 
+@pytest.mark.slow
 def test_saves_that_were_moved_can_be_gone_back_to_again_and_again(tmp_path, no_waiting_for_the_disk):
     saves = []
     with persistent(tmp_path) as buffer:
@@ -286,6 +288,7 @@ def test_saves_that_were_moved_can_be_gone_back_to_again_and_again(tmp_path, no_
             assert len(buffer._directory.saves) == 2
 
 
+@pytest.mark.slow
 def test_rows_of_pruned_saves_are_used_again(tmp_path, no_waiting_for_the_disk):
     with persistent(tmp_path) as buffer:
         sizes = []

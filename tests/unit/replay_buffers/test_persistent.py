@@ -67,6 +67,7 @@ def test_a_directory_is_free_as_soon_as_nothing_names_its_buffer(tmp_path, make)
         gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
 @BOTH
 def test_a_buffer_that_nothing_names_leaves_no_file_open(tmp_path, make):
@@ -247,6 +248,7 @@ def test_a_copy_would_be_a_second_writer_and_is_refused(tmp_path, duplicate):
 # Size
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(17,), (4, 32, 32)])
 def test_the_disk_holds_at_most_two_and_a_half_times_the_capacity(tmp_path, shape):
     buffer = PersistentReplayBuffer(tmp_path / "b", 1_000, journal_length=100)

@@ -70,6 +70,7 @@ def test_an_impossible_default_priority_is_refused_and_the_episode_gets_the_larg
     assert priorities(buffer) == [1.0] and numbers(buffer.sample_episodes(1)[0]) == [0.0]
 
 
+@pytest.mark.slow
 def test_uniform_ratio_one_draws_light_episodes_as_often_as_heavy_ones():
     buffer = proportional([1e9, 1.0], uniform_ratio=1.0, wait_priority_after_sampling=False)
     counts = np.bincount([int(numbers(buffer.sample_episodes(1)[0])[0]) for _ in range(1000)])
@@ -142,7 +143,7 @@ def by_increments(buffer, restored, folder):
     restored.load_increment(folder, json.loads(json.dumps(buffer.save_increment(folder))))
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("move", [by_file, by_increments])
 @pytest.mark.parametrize("capacity", [1000, 400])
 def test_a_buffer_that_held_more_episodes_draws_the_same_ones_after_it_was_loaded(move, capacity, tmp_path):
@@ -159,6 +160,7 @@ def test_a_buffer_that_held_more_episodes_draws_the_same_ones_after_it_was_loade
         append_episode(buffer, number, 100)
 
 
+@pytest.mark.slow
 def test_a_save_changes_no_later_draw(tmp_path):
     """The 100 short episodes are gone before the next draw, so that the tree need never hold them."""
     buffers = [buffer_of([10] * 100, capacity=1000, rng=np.random.RandomState(0)) for _ in range(2)]

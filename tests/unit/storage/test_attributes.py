@@ -44,6 +44,7 @@ def learner(tmp_path: Path) -> Learner:
     return learner
 
 
+@pytest.mark.slow
 def test_lbfgs_with_its_whole_history_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, learner: Any) -> None:
     monkeypatch.setattr(attributes, "_BASE_BYTES", 1 << 14)  # as if the network were large
     learner.save(tmp_path)
@@ -110,6 +111,7 @@ def test_a_state_that_holds_itself_is_refused(tmp_path: Path) -> None:
         Seeing(state).save(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("learner")
 def test_a_save_that_has_lost_its_manifest_is_not_taken_for_pfrls_without_a_word(tmp_path: Path) -> None:
     other = Learner()

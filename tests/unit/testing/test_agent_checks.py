@@ -59,6 +59,7 @@ class TabularLearnsInEvaluation(Tabular):
         self.q[self.last] += 0.1 * reward + 0.01
 
 
+@pytest.mark.slow
 def test_an_agent_of_the_bare_interface_passes() -> None:
     check_agent(Tabular)
 
@@ -194,6 +195,7 @@ class TakesNaN(DQN):
         return super().update(batch.replace(reward=torch.nan_to_num(batch.reward)), errors_out)
 
 
+@pytest.mark.representatives(11)
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
@@ -225,6 +227,7 @@ def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
         check_agent(functools.partial(make_agent, kind))
 
 
+@pytest.mark.slow
 def test_random_streams_are_left_as_they_were() -> None:
     np.random.seed(5)
     torch.manual_seed(5)

@@ -56,6 +56,7 @@ def check_only_streams(make: Any) -> None:
     check_streams(make, Chain(), 40, 0, lambda *states: None, lambda agent: None)
 
 
+@pytest.mark.representatives(6)
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 @pytest.mark.parametrize(("fault", "sentence"), FAULTS)
 def test_another_end_of_episodes_is_named(fault: type, sentence: str, make: Any) -> None:
@@ -70,6 +71,7 @@ def test_gamma_in_place_of_the_discount_is_named(make: Any) -> None:
         check_agent(functools.partial(make, GammaForDiscount))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", [CutsOffAsTerminal, WaitsForTheNextObservation])
 def test_check_agent_looks_at_the_stream_of_on_policy_agents(fault: type) -> None:
     with pytest.raises(AssertionError):
@@ -80,6 +82,7 @@ class Nothing:
     """No fault."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
 def test_an_agent_without_faults_passes(make: Any) -> None:
     check_only_streams(functools.partial(make, Nothing))

@@ -94,6 +94,7 @@ def test_modules_cast_to_another_dtype_and_other_sources_are_noticed() -> None:
     assert numbers(dst) == {4.0, 7.0}
 
 
+@pytest.mark.slow
 def test_modules_are_not_kept_alive() -> None:
     import weakref
 

@@ -106,6 +106,7 @@ def test_an_episode_that_ends_in_its_opening_is_begun_anew_without_the_seed(info
     assert env.unwrapped.resets == [(5, {"a": 1}), (None, {"a": 1})]
 
 
+@pytest.mark.slow
 def test_seed_method_seeds_the_next_reset_as_in_pfrl():
     env = atari.wrap_deepmind(atari.make_atari("PongNoFrameskip-v4"))
     env.seed(3)
@@ -137,6 +138,7 @@ def lose_a_life(env):
     raise AssertionError("no life lost")
 
 
+@pytest.mark.slow
 def test_each_life_is_an_episode_and_the_game_goes_on():
     env = atari.EpisodicLifeEnv(raw("Breakout"))
     _, info = env.reset(seed=0)
@@ -154,6 +156,7 @@ def test_each_life_is_an_episode_and_the_game_goes_on():
     assert env.reset()[1]["episode_frame_number"] == 0 and env.lives == 5
 
 
+@pytest.mark.slow
 def test_a_seed_starts_a_new_game():
     env = atari.EpisodicLifeEnv(raw("Breakout"))
     env.reset(seed=0)
@@ -203,6 +206,7 @@ def test_skipping_sums_rewards_and_takes_the_maximum_of_the_last_two_frames():
     assert obs[0, 0] == 3 and reward == -3.0 * (1 + 2 + 3) and info["at"] == 3
 
 
+@pytest.mark.slow
 def test_skipping_shows_what_flickers():
     env, same = atari.MaxAndSkipEnv(raw(), skip=4), raw()
     env.reset(seed=0)
@@ -258,7 +262,7 @@ def test_frames_are_the_same_without_opencv(monkeypatch, height):
     np.testing.assert_array_equal(without, with_opencv)
 
 
-@pytest.mark.representatives(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(("order", "shape"), [("hwc", (84, 84, 1)), ("chw", (1, 84, 84))])
 def test_frames_have_the_order_asked_for(order, shape):
     env = atari.WarpFrame(raw(), channel_order=order)
@@ -344,6 +348,7 @@ def test_the_number_of_frames_may_be_numpys():
 # Whole games
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["PongNoFrameskip-v4", "ALE/Pong-v5"])
 def test_games_of_both_kinds_of_names_run_four_frames_a_step(env_id):
     env = atari.make_atari(env_id)
@@ -354,6 +359,7 @@ def test_games_of_both_kinds_of_names_run_four_frames_a_step(env_id):
     assert env.spec.kwargs["repeat_action_probability"] == (0.25 if "v5" in env_id else 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env_id", ["PongNoFrameskip-v4", "ALE/Pong-v5"])
 def test_a_game_is_truncated_after_its_frames(env_id):
     env = atari.wrap_deepmind(atari.make_atari(env_id, max_frames=50))
@@ -368,6 +374,7 @@ def test_a_game_is_truncated_after_its_frames(env_id):
         assert atari.make_atari(env_id, max_frames=unlimited).spec.kwargs["max_num_frames_per_episode"] is None
 
 
+@pytest.mark.slow
 def test_same_seed_and_actions_give_the_same_game():
     def play():
         env = atari.wrap_deepmind(atari.make_atari("ALE/Breakout-v5"), flicker=True)
@@ -392,6 +399,7 @@ def test_deepminds_wrappers_are_chosen_one_by_one():
     assert layers(scale=True, fire_reset=True, flicker=True) == every
 
 
+@pytest.mark.slow
 def test_rendering_is_asked_for_when_the_game_is_made():
     env = atari.wrap_deepmind(atari.make_atari("PongNoFrameskip-v4", render_mode="rgb_array"))
     env.reset(seed=0)

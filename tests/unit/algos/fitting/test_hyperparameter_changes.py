@@ -55,7 +55,7 @@ def learnt(made: Any) -> dict[str, torch.Tensor]:
     return parameters_of(made.impl)
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize("one_by_one", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in EXEMPLARS else pytest.mark.slow) for name in [*ALL, "MOPO"]]

@@ -56,6 +56,7 @@ def test_epochs_collect_steps_and_then_learn(name: str) -> None:
     assert counts == [(0, 20, 20, begin + 4), (1, 40, 40, begin + 8), (2, 60, 60, begin + 12)]
 
 
+@pytest.mark.slow
 def test_the_buffer_holds_what_happened() -> None:
     buffer = ReplayBuffer(100)
     make("SAC").fit_online(Counting(False), buffer, n_epochs=1, n_steps_per_epoch=30, **QUIET)
@@ -292,6 +293,7 @@ def test_an_environment_of_other_shapes_is_refused() -> None:
         built.fit_online(Counting(True), **QUIET)
 
 
+@pytest.mark.slow
 def test_a_fitted_policy_is_better_than_chance() -> None:
     class Guess(Counting):
         """One step; the reward is 1 for the action that is the place of the largest number."""

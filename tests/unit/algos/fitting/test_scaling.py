@@ -99,6 +99,7 @@ def test_scaled_actions_are_within_reach(far: bool, caplog: pytest.LogCaptureFix
     assert not caplog.records
 
 
+@pytest.mark.slow
 def test_models_bring_their_scalers_along(tmp_path: Path) -> None:
     options = {"action_scaler": "min_max", "reward_scaler": "return", "scaler": "standard"}
     made = fitted("SAC", data(False, far=True), **options)
@@ -234,6 +235,7 @@ def test_a_scaler_that_does_not_fit_a_file_makes_loading_fail(tmp_path: Path) ->
     assert isinstance(other.reward_scaler, MultiplyRewardScaler) and other.reward_scaler_ is None
 
 
+@pytest.mark.slow
 def test_networks_that_learnt_by_other_scalers_are_warned_of() -> None:
     given = fitted("SAC", data(False, far=True), action_scaler="min_max", reward_scaler="standard")
     other = fitted("SAC", data(False))

@@ -63,7 +63,7 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
     assert not calls and agent._overridden_hooks == frozenset()
 
 
-@pytest.mark.representatives(6)
+@pytest.mark.slow
 @every([hook for hook in CALLED if not is_bound_early(hook)])
 def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
     base, calls = getattr(agents, hook.owner), list[Any]()
