@@ -157,12 +157,41 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     """Fitted Q evaluation of a policy of discrete actions.
 
     Args:
-        args: As `FittedQEvaluation`; the policy gives categorical distributions, and the critics take the state alone
-            and give a `DiscreteActionValue` of any form. Plain ones follow the mean over the policy's actions.
-        kwargs: As `FittedQEvaluation`.
+        policy: The evaluated policy: module from observations to categorical distributions of actions.
+        q_funcs: The critics: modules from observations to a `DiscreteActionValue` of any form. Plain ones follow the
+            mean over the policy's actions.
+        q_func_optimizers: Optimisers of the critics, one for each.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
+            several steps are those of the recorded actions, not of the policy's.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
+            policy gets the same features.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
+            False, of its samples.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
+            policy's state is stored; that of a critic is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
-        ValueError: On values outside those named in `FittedQEvaluation`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
