@@ -130,7 +130,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
 
     Attributes:
         algo: The evaluated algorithm.
-        config: The hyperparameters.
+        config: The hyperparameters that it was made with.
         impl: The agent that learns; None before it is built.
         observation_shape: Shape of one observation, frames not stacked; None before the agent is built.
         action_size: Size of a continuous action, or number of discrete actions; None before the agent is built.

@@ -77,7 +77,7 @@ def warn_of_hooks(algo: Any) -> None:
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """The overridden `update` of an estimator or `FQE`; None if it is not overridden.
+    """The overridden `update` of an estimator; None if it is not overridden.
 
     Raises:
         TypeError: If it takes neither (epoch, total_step, batch) nor (batch).
@@ -150,7 +150,7 @@ class UpdateSource:
     """Updates of an estimator from data, each a step of the clock; their losses are averaged.
 
     Args:
-        algo: The estimator or `FQE`: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
+        algo: The estimator: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
             `loss_names` has the names of the losses.
         data: Source of minibatches.
         epoch: Number of the epoch.
@@ -189,7 +189,7 @@ class OnlineUpdates:
     """Callback of a training loop that makes updates from a replay buffer and keeps the returns of episodes.
 
     Args:
-        algo: The estimator or `FQE`.
+        algo: The estimator.
         data: The minibatches, drawn from a replay buffer.
         interval: Steps between updates.
         n: Number of updates every `interval` steps.

@@ -171,12 +171,12 @@ class Fitting:
 
 @dataclasses.dataclass
 class Training:
-    """Training of an estimator or `FQE`: its epochs and its log.
+    """Training of an estimator: its epochs and its log.
 
     Arguments that are not named here are those of `Fitting.fit`.
 
     Args:
-        algo: The estimator or `FQE`.
+        algo: The estimator.
         experiment_name: Name in the logs.
         n_steps: Steps in total; None for passes over the data.
         first: Number of the first epoch.

@@ -284,7 +284,7 @@ class OnlineFitting:
 def train_online(
     training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
 ) -> None:
-    """Train an estimator or `FQE` while its data are collected.
+    """Train an estimator while its data are collected.
 
     Args:
         training: The training: its algorithm, epochs and log.

@@ -63,7 +63,10 @@ def model_of(algo: Any, data: Any = None, modes: bool = True) -> Any:
 ALL = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
 
 
-@pytest.mark.parametrize("behavior", [CHANCE, of_probability(0.5), None], ids=["recorded", "policy", "fitted"])
+@pytest.mark.parametrize(
+    "behavior", [pytest.param(CHANCE, marks=pytest.mark.slow), of_probability(0.5), None],
+    ids=["recorded", "policy", "fitted"],
+)  # fmt: skip
 def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> None:
     found = evaluated(behavior=behavior, deterministic=False, n_steps=150)
     assert tuple(found) == ALL
@@ -262,7 +265,7 @@ def test_a_model_of_another_policy_is_refused() -> None:
         evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 150, logger_adapter=NoopAdapterFactory(), show_progress=False)
-    for given in ({"deterministic": False, "fqe": fqe}, {"fqe": fqe}, {"n_steps": 150}):
+    for given in ({"fqe": fqe}, {"n_steps": 150}):
         found = evaluated(policy, behavior=CHANCE, **given)  # a policy alone gives samples
         for name in ("fqe", "dr", "wdr"):
             assert found[name].value == pytest.approx(TRUTH, abs=0.1), name

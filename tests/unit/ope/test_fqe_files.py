@@ -115,11 +115,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="model.d3"):
         other.load_model(tmp_path / "model.d3")
     assert all(map(torch.equal, before, networks(other)))
-    (tmp_path / "half.d3").write_bytes((tmp_path / "model.d3").read_bytes()[:1000])
-    torch.save({"weight": torch.zeros(2)}, tmp_path / "foreign.pt")
-    for name in ("half.d3", "foreign.pt"):
-        with pytest.raises(CheckpointError):
-            pfrl_like.load_learnable(tmp_path / name)
 
 
 # What others have learnt
