@@ -147,6 +147,17 @@ def run(modes: list[str], kills: int, seed: int, folder: Path, results: Path | N
     return well
 
 
+def table(lines: list[dict[str, Any]]) -> list[str]:
+    """A row for each line of the results."""
+    columns = ("kills", "in a save", "saves", *KINDS_OF_FAULTS)
+    rows = ["| mode | kinds | kills | in a save | saves that had returned | " + " | ".join(KINDS_OF_FAULTS) + " |"]
+    rows.append("| --- " * (2 + len(columns)) + "|")
+    for line in lines:
+        numbers = " | ".join(f"{line[column]:,}" for column in columns)
+        rows.append(f"| {line['mode']} | {len(MODES[line['mode']])} | {numbers} |")
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--modes", nargs="+", choices=list(MODES), default=list(MODES))

@@ -2,7 +2,8 @@
 
 100,000 transitions of 17 observations and 6 actions (or 6 discrete ones), made up of random numbers; every measurement
 is a process of its own with one thread, and goes through each library's own training. Rounds are interleaved, as in
-`speed.py`; a bar is met when it lies within or below the interval of the ratio.
+`speed.py`; a bar is met when it lies within or below the interval of the ratio. `--table` prints the table of the
+guide's page of speed from the results, and measures nothing.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from measurement_lock import measuring
-from speed import Comparison, print_head, report, run_case
+from speed import HEAD, RESULTS, ROUNDS, Comparison, print_head, ratio_in_words, read_results, report, row, run_case
 
 from pfrl_like.dataset import MDPDataset
 
@@ -60,16 +61,30 @@ def write_data(directory: str) -> dict[bool, str]:
     return paths
 
 
+def table(rates: dict[tuple[str, str], list[float]]) -> list[str]:
+    """A row for each case, of the latest rounds; the last column has all earlier ones, of another machine."""
+    rows = [f"{HEAD} elsewhere [95 %] |", "| --- " * 6 + "|"]
+    for case in CASES:
+        ours, theirs = rates[case.what, "pfrl_like"], rates[case.what, "d3rlpy"]
+        latest = row(f"{case.what}, updates/s", ours[-ROUNDS:], "d3rlpy", theirs[-ROUNDS:])
+        rows.append(f"{latest} {ratio_in_words(ours[:-ROUNDS], theirs[:-ROUNDS])} |")
+    return rows
+
+
 @measuring()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peer-python", required=True, help="interpreter that has d3rlpy installed")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--peer-python", default=sys.executable, help="interpreter that has d3rlpy installed")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
     parser.add_argument("--warm", type=int, default=300, help="updates before each measurement")
     parser.add_argument("--algorithm", nargs="*", help="only these")
     parser.add_argument("--results", type=Path, help="append every measurement to this file, one JSON line each")
+    parser.add_argument("--table", action="store_true", help="only print what there is")
     args = parser.parse_args()
+    if args.table:
+        print("\n".join(table(read_results(args.results or RESULTS.with_name("offline_speed.jsonl")))))
+        return
 
     print(f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one thread")
     print_head(args.rounds, args.seconds)

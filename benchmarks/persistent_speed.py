@@ -1,12 +1,14 @@
 """What it costs to keep a replay buffer on disk: `sample_batch(32)` and `append` beside the buffer in memory.
 
-    python benchmarks/persistent_speed.py
+    python benchmarks/persistent_speed.py --results benchmarks/results/persistent_speed.jsonl
 
-Both buffers hold the same transitions and are sampled in turn, in one process with one thread; prints for 17 + 6 floats
-and for stacks of four 84x84 frames the ratio of the medians, microseconds an `append`, and the bytes on disk.
+Both buffers hold the same transitions and are sampled in turn, in one process with one thread. A line for 17 + 6 floats
+and one for stacks of four 84x84 frames have the rates of every round, microseconds of the processor an `append`, and
+the bytes on disk.
 """
 
-import statistics
+import argparse
+import json
 import tempfile
 import time
 from pathlib import Path
@@ -52,22 +54,30 @@ def rate(buffer: Any) -> float:
 
 @measuring()
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, help="file that the lines of JSON are appended to")
+    options = parser.parse_args()
     torch.set_num_threads(1)
     for name, fill, steps in (("17 + 6 floats", fill_floats, 100_000), ("84x84x4 frames", fill_frames, 20_000)):
         with tempfile.TemporaryDirectory(dir=".") as folder, PersistentReplayBuffer(folder, steps) as mapped:
             memory = ReplayBuffer(steps)
             append = []
             for buffer in (memory, mapped):
-                start = time.perf_counter()
+                start = time.process_time()
                 fill(buffer, steps)
-                append.append(1e6 * (time.perf_counter() - start) / steps)
+                append.append(1e6 * (time.process_time() - start) / steps)
             rates = [(rate(memory), rate(mapped)) for _ in range(ROUNDS)]
-            in_memory, on_disk = (statistics.median(column) for column in zip(*rates, strict=True))
             size = sum(path.stat().st_size for path in Path(folder).iterdir())
-        print(
-            f"{name}: {on_disk:.0f} batches/s, {in_memory:.0f} in memory, ratio {on_disk / in_memory:.2f}; append "
-            f"{append[1]:.0f} us, {append[0]:.0f} in memory; {size / steps:.0f} bytes a transition on disk"
-        )
+        in_memory, on_disk = zip(*rates, strict=True)
+        line = json.dumps({
+            "case": name, "batches/s on disk": [round(each) for each in on_disk],
+            "batches/s in memory": [round(each) for each in in_memory], "cpu us an append on disk": round(append[1], 1),
+            "cpu us an append in memory": round(append[0], 1), "bytes a transition on disk": round(size / steps),
+        })  # fmt: skip
+        print(line, flush=True)
+        if options.results is not None:
+            with options.results.open("a") as file:
+                file.write(line + "\n")
 
 
 if __name__ == "__main__":

@@ -323,6 +323,21 @@ def summary(lines: list[Line]) -> str:
     return ", ".join(told)
 
 
+def table(lines: list[Line]) -> list[str]:
+    """By runner and start method the trials of each fault, and the longest time to the error or to the end of all."""
+    rows = ["| runner | start method | " + " | ".join(FAULTS) + " |", "| --- " * 7 + "|"]
+    for runner, method in itertools.product(RUNNERS, METHODS):
+        cells = []
+        for fault in FAULTS:
+            until = "gone_after" if fault == "parent killed" else "ended_after"
+            seconds = [
+                line[until] for line in lines if Case(runner, fault, method) == tuple(line[n] for n in Case._fields)
+            ]
+            cells.append(f"{len(seconds)}: {max(seconds):.1f} s")
+        rows.append(f"| {runner} | {method} | {' | '.join(cells)} |")
+    return rows
+
+
 @measuring()
 def main() -> None:
     parser = parser_of(__doc__, "trust")

@@ -1,4 +1,6 @@
-"""Your own parts under the library's checks: a Q-function and an explorer in an agent, a replay buffer, an environment.
+"""Checks your own parts: a Q-function and an explorer in an agent, a replay buffer, and an environment.
+
+    python examples/check_your_parts.py
 
 Each check takes seconds; it passes in silence, or raises an AssertionError that names the contract that is broken.
 """
@@ -23,7 +25,7 @@ class EveryTenthAtRandom(Explorer):
 class ThreeSteps(replay_buffers.ReplayBuffer):
     """A buffer of 3-step transitions."""
 
-    def __init__(self, capacity: int | None = None) -> None:
+    def __init__(self, capacity=None):
         super().__init__(capacity, num_steps=3)
 
 
@@ -46,7 +48,7 @@ class Coin(gymnasium.Env):
         return obs, float(action == self.np_random.integers(2)), self.guesses == 10, False, {}
 
 
-def make_agent(**options) -> agents.DQN:
+def make_agent(**options):
     """A new agent that begins to learn at once; `check_agent` gives options of its own, which are handed on.
 
     The default environment of `check_agent` gives one-hot observations, float32 [5], and takes the actions 0 and 1.

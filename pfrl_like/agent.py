@@ -8,9 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import torch
+from torch import nn
+
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.storage.attributes import attributes_state, load_attributes, load_attributes_state, save_attributes
 from pfrl_like.utils.contexts import MODES, Mode, evaluating_here, with_plain_mode
+from pfrl_like.utils.reprs import never_raising, shown
 
 
 class Agent(ABC):
@@ -29,6 +33,16 @@ class Agent(ABC):
 
     def __getstate__(self) -> Any:
         return with_plain_mode(super().__getstate__(), self)
+
+    @never_raising
+    def __repr__(self) -> str:
+        device, steps, gamma = (getattr(self, name, None) for name in ("device", "t", "gamma"))
+        updates = getattr(self, "optim_t", getattr(self, "n_updates", None))
+        facts = {"{}": device, "{:,} training steps": steps, "{:,} updates": updates, "gamma={}": gamma}
+        known = [text.format(value) for text, value in facts.items() if isinstance(value, torch.device | int | float)]
+        held = {name: getattr(self, name, None) for name in ("replay_buffer", "explorer")}
+        lines = [f"{name}: {shown(value)}" for name, value in held.items() if value is not None]
+        return "\n  ".join([f"{type(self).__name__}({', '.join(known)})", *_modules_line(self), *lines])
 
     @abstractmethod
     def act(self, obs: Any) -> Any:
@@ -207,7 +221,7 @@ class AttributeSavingMixin(ABC):
             ValueError: If the state comes from another kind of object.
         """
         if state:
-            raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
+            raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
     def save(self, dirname: str | os.PathLike[str]) -> None:
         """Save into a directory, which holds either the old save or the new one at every instant.
@@ -242,6 +256,19 @@ class AttributeSavingMixin(ABC):
             CheckpointError: If it is the state of another agent; nothing is changed.
         """
         load_attributes_state(self, state_dict)
+
+
+def _modules_line(agent: Agent) -> list[str]:
+    """A line with the size of each module, if there is one; targets and modules made of others are left out."""
+    seen: set[nn.Parameter] = set()
+    texts = []
+    for name, module in dict(vars(agent)).items():
+        if isinstance(module, nn.Module) and not name.startswith(("_", "target_", "shared_average_")):
+            own = {*module.parameters()}
+            if own - seen:
+                texts.append(f"{name} {sum(param.numel() for param in own):,} ({type(module).__name__})")
+            seen |= own
+    return [f"parameters: {', '.join(texts)}"] if texts else []
 
 
 def _batched(action_mask: Any) -> dict[str, list[Any]]:

@@ -8,6 +8,7 @@ from pfrl_like.utils.env_values import mend_gym as mend_gym
 from pfrl_like.utils.env_values import reset_values as reset_values
 from pfrl_like.utils.env_values import seed_env as seed_env
 from pfrl_like.utils.env_values import step_values as step_values
+from pfrl_like.utils.reprs import never_raising, shown
 
 
 class Env(ABC):
@@ -34,6 +35,11 @@ class VectorEnv(ABC):
     """Several environments that are stepped together and reset when the caller says so."""
 
     num_envs: int
+
+    @never_raising
+    def __repr__(self) -> str:
+        obs, action = (shown(getattr(self, name, None)) for name in ("observation_space", "action_space"))
+        return f"<{type(self).__name__} of {self.num_envs} environments, observations {obs}, actions {action}>"
 
     @abstractmethod
     def step(self, action: Any) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from pfrl_like.utils.reprs import never_raising, with_arguments
+
 #: Attributes that define how a class chooses actions.
 _CHOICE = {"select_action", "select_actions", "reads_action_value", "action_kinds"}
 
@@ -34,6 +36,10 @@ class Explorer(ABC):
         if "select_actions" not in vars(definer):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
         cls._select_action = cls.select_action  # type: ignore[attr-defined]  # which an assignment replaces
+
+    @never_raising
+    def __repr__(self) -> str:
+        return with_arguments(self, "epsilon")
 
     @abstractmethod
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
@@ -77,7 +83,7 @@ class Explorer(ABC):
             ValueError: If the state comes from another kind of explorer.
         """
         if state:
-            raise ValueError(f"state has {sorted(state)}, but a {type(self).__name__} has no state")
+            raise ValueError(f"state has {sorted(state)}, but {type(self).__name__} has no state")
 
 
 def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:

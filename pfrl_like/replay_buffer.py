@@ -23,6 +23,7 @@ from pfrl_like.utils.batch_states import (
     rewards_and_ends,
 )
 from pfrl_like.utils.recurrent import flatten_sequences_time_first
+from pfrl_like.utils.reprs import never_raising
 
 BatchStates = Callable[[Sequence[Any], Any, Phi], Any]
 
@@ -66,6 +67,14 @@ class AbstractReplayBuffer(ABC):
             if own in definer and batched not in definer:
                 setattr(cls, batched, getattr(AbstractEpisodicReplayBuffer, batched))
         cls.prioritized = cls.prioritized or hasattr(cls, "update_errors")
+
+    @never_raising
+    def __repr__(self) -> str:
+        capacity = "" if self.capacity is None else f" of {self.capacity:,}"
+        known = {"n_episodes": "{:,} episodes", "num_steps": "num_steps={}", "dirname": "on disk in {}"}
+        facts = [text.format(getattr(self, name)) for name, text in known.items() if hasattr(self, name)]
+        facts = [f"{len(self):,}{capacity} transitions", *["prioritized"] * self.prioritized, *facts]
+        return f"{type(self).__name__}({', '.join(facts)})"
 
     @property
     @abstractmethod
@@ -393,7 +402,7 @@ class ReplayUpdater:
             return False
         if self.episodic_update:
             if not hasattr(buffer, "sample_episodes"):
-                raise TypeError(f"replay_buffer: got a {type(buffer).__name__}, episodic_update needs an episodic one")
+                raise TypeError(f"replay_buffer: got {type(buffer).__name__}, episodic_update needs an episodic one")
             if buffer.n_episodes < self.batchsize:
                 return False
         for _ in range(self.n_times_update):

@@ -1,65 +1,76 @@
-"""Categorical DQN (C51, arXiv:1707.06887), plain or double, on an Atari game; needs ale-py: the extra `atari`."""
+"""Trains Categorical DQN (C51, arXiv:1707.06887), plain or double, on an Atari game.
 
-import argparse
+    python examples/atari/train_categorical_dqn_ale.py --gpu 0
+    python examples/atari/train_categorical_dqn_ale.py --demo --load DIRECTORY
+
+Needs ale-py: the extra `atari`. The optimiser is that of the paper.
+Time: days on a CPU; a GPU is meant.
+"""
 
 import common
+import numpy as np
 import torch
 from torch import nn
 
-from pfrl_like import agents, explorers
+from pfrl_like import agents, explorers, q_functions, replay_buffers
 from pfrl_like import nn as pnn
-from pfrl_like.action_value import DistributionalDiscreteActionValue
+
+parser = common.make_parser(__doc__)
+common.add_replay_arguments(parser)
+common.add_watching_arguments(parser)
+kinds = ["CategoricalDQN", "CategoricalDoubleDQN"]
+parser.add_argument("--agent", default="CategoricalDQN", choices=kinds, help="kind of agent")
+parser.add_argument("--n-atoms", type=int, default=51, help="atoms of a return distribution")
+parser.add_argument("--v-min", type=float, default=-10.0, help="smallest return that can be told apart")
+parser.add_argument("--v-max", type=float, default=10.0, help="largest one")
+parser.add_argument("--noisy-net-sigma", type=float, help="explore by noisy layers of this scale")
+parser.add_argument("--final-exploration-frames", type=int, default=10**6, help="steps until the last epsilon")
+parser.add_argument("--final-epsilon", type=float, default=0.1, help="share of random actions at last")
+parser.add_argument("--num-step-return", type=int, default=1, help="steps of the return that is learnt from")
+parser.add_argument("--prioritized", action="store_true", help="draw transitions by their TD errors")
+args = common.parse(parser)
+outdir = common.start(args)
+env, eval_env = common.make_env(args, args.seed, test=False), common.make_eval_env(args, outdir)
+n_actions = env.action_space.n
 
 
-def parse_args() -> argparse.Namespace:
-    parser = common.make_parser(__doc__)
-    common.add_exploration_flags(parser, final_epsilon=0.1)
-    common.add_replay_flags(parser)
-    common.add_watching_flags(parser)
-    kinds = ["CategoricalDQN", "CategoricalDoubleDQN"]
-    parser.add_argument("--agent", default="CategoricalDQN", choices=kinds, help="kind of agent")
-    parser.add_argument("--n-atoms", type=int, default=51, help="atoms of a return distribution")
-    parser.add_argument("--v-min", type=float, default=-10.0, help="smallest return that can be told apart")
-    parser.add_argument("--v-max", type=float, default=10.0, help="largest one")
-    parser.add_argument("--noisy-net-sigma", type=float, default=None, help="explore by noisy layers of this scale")
-    return common.parse(parser)
+def phi(frames):
+    """Pixels from 0 to 1; the replay buffer keeps them as bytes."""
+    return np.asarray(frames, dtype=np.float32) / 255
 
 
-class DistributionalHead(nn.Module):
-    """Logits [B, n_actions * n_atoms] as the distributions of B states' returns."""
-
-    def __init__(self, n_actions: int, n_atoms: int, v_min: float, v_max: float) -> None:
-        super().__init__()
-        self.shape = (n_actions, n_atoms)
-        self.register_buffer("z_values", torch.linspace(v_min, v_max, n_atoms), persistent=False)
-
-    def forward(self, x: torch.Tensor) -> DistributionalDiscreteActionValue:
-        return DistributionalDiscreteActionValue(x.unflatten(1, self.shape).softmax(2), self.z_values)
-
-
-def main() -> None:
-    args = parse_args()
-    outdir = common.begin(args)
-    env, eval_env = common.make_env(args, args.seed, test=False), common.make_watched_env(args, outdir)
-    n_actions = env.action_space.n
-
-    q_function = nn.Sequential(
-        pnn.LargeAtariCNN(),
-        nn.Linear(512, n_actions * args.n_atoms),
-        DistributionalHead(n_actions, args.n_atoms, args.v_min, args.v_max),
+q_function = nn.Sequential(
+    pnn.LargeAtariCNN(),
+    q_functions.DistributionalFCStateQFunctionWithDiscreteAction(
+        512, n_actions, args.n_atoms, args.v_min, args.v_max, n_hidden_channels=0, n_hidden_layers=0
+    ),
+)
+if args.noisy_net_sigma is None:
+    explorer = explorers.LinearDecayEpsilonGreedy(
+        1.0, args.final_epsilon, args.final_exploration_frames, lambda: np.random.randint(n_actions)
     )
-    if args.noisy_net_sigma is not None:
-        pnn.to_factorized_noisy(q_function, sigma_scale=args.noisy_net_sigma)
-    agent = getattr(agents, args.agent)(
-        q_function,
-        torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1e-2 / args.batch_size),
-        common.make_replay_buffer(args),
-        explorer=common.make_explorer(args, n_actions) if args.noisy_net_sigma is None else explorers.Greedy(),
-        batch_accumulator="mean",
-        **common.agent_options(args),
-    )
-    common.run(args, agent, outdir, env, eval_env)
+else:
+    pnn.to_factorized_noisy(q_function, sigma_scale=args.noisy_net_sigma)
+    explorer = explorers.Greedy()
 
+if args.prioritized:
+    n_updates = max(1, args.steps // args.update_interval)  # the last of which corrects the draws in full
+    replay_buffer = replay_buffers.PrioritizedReplayBuffer(10**6, 0.6, 0.4, n_updates, num_steps=args.num_step_return)
+else:
+    replay_buffer = replay_buffers.ReplayBuffer(10**6, num_steps=args.num_step_return)
 
-if __name__ == "__main__":
-    main()
+agent = getattr(agents, args.agent)(
+    q_function,
+    torch.optim.Adam(q_function.parameters(), lr=args.lr, eps=1e-2 / args.batch_size),
+    replay_buffer,
+    gamma=0.99,
+    explorer=explorer,
+    gpu=args.gpu,
+    replay_start_size=args.replay_start_size,
+    minibatch_size=args.batch_size,
+    update_interval=args.update_interval,
+    target_update_interval=args.target_update_interval,
+    phi=phi,
+    batch_accumulator="mean",
+)
+common.run(args, agent, outdir, env, eval_env)

@@ -1,69 +1,94 @@
-"""DQN or Double DQN on an Atari game that several processes play, while this one learns.
+"""Trains DQN or Double DQN on an Atari game that several processes play, while this one learns.
 
-Needs ale-py: the extra `atari`.
+    python examples/atari/train_dqn_actor_learner_ale.py --num-envs 4 --gpu 0
+    python examples/atari/train_dqn_actor_learner_ale.py --demo --load DIRECTORY
+
+Needs ale-py: the extra `atari`. Settings are those of `train_dqn_ale.py --arch nature`.
+Time: days on a CPU; a GPU is meant.
 """
 
-import argparse
 from functools import partial
-from typing import Any
 
 import common
+import numpy as np
 from torch import nn
 
-from pfrl_like import agents, experiments, optimizers, q_functions
+from pfrl_like import agents, experiments, explorers, optimizers, q_functions, replay_buffers
 from pfrl_like import nn as pnn
 from pfrl_like.initializers import init_chainer_default
 
 
-def parse_args() -> argparse.Namespace:
-    parser = common.make_parser(__doc__)
-    common.add_exploration_flags(parser, final_epsilon=0.1)
-    common.add_replay_flags(parser)
-    parser.add_argument("--num-envs", "--n-actors", type=int, default=4, help="processes, each with a game")
-    parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"], help="kind of agent")
-    parser.add_argument("--free", action="store_true", help="learn as fast as can be, not every so many steps")
-    parser.add_argument("--n-updates", type=int, default=None, help="updates after which training ends, too")
-    parser.add_argument("--actor-update-interval", type=int, default=8, help="updates until actors get new parameters")
-    return common.parse(parser)
+def phi(frames):
+    """Pixels from 0 to 1; the replay buffer keeps them as bytes."""
+    return np.asarray(frames, dtype=np.float32) / 255
 
 
-def make_env(args: argparse.Namespace, process_idx: int, test: bool) -> Any:
+def random_action(n_actions):
+    return np.random.randint(n_actions)
+
+
+def make_env(args, process_idx, test):
     return common.make_env(args, args.seed * args.num_envs + process_idx, test)
 
 
-def main() -> None:
-    args = parse_args()
-    outdir = common.begin(args)
+def main():
+    parser = common.make_parser(__doc__)
+    common.add_replay_arguments(parser)
+    parser.add_argument("--num-envs", "--n-actors", type=int, default=4, help="processes, each with a game")
+    parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"], help="kind of agent")
+    parser.add_argument("--free", action="store_true", help="learn as fast as can be, not every so many steps")
+    parser.add_argument("--n-updates", type=int, help="updates after which training ends, too")
+    parser.add_argument("--actor-update-interval", type=int, default=8, help="updates until actors get new parameters")
+    parser.add_argument("--final-exploration-frames", type=int, default=10**6, help="steps until the last epsilon")
+    parser.add_argument("--final-epsilon", type=float, default=0.1, help="share of random actions at last")
+    parser.add_argument("--num-step-return", type=int, default=1, help="steps of the return that is learnt from")
+    parser.add_argument("--prioritized", action="store_true", help="draw transitions by their TD errors")
+    args = common.parse(parser)
+    outdir = common.start(args)
     eval_env = make_env(args, 0, test=True)
     n_actions = eval_env.action_space.n
 
     q_function = nn.Sequential(
         pnn.LargeAtariCNN(), init_chainer_default(nn.Linear(512, n_actions)), q_functions.DiscreteActionValueHead()
     )
+    explorer = explorers.LinearDecayEpsilonGreedy(
+        1.0, args.final_epsilon, args.final_exploration_frames, partial(random_action, n_actions)
+    )
+    if args.prioritized:
+        n_updates = max(1, args.steps // args.update_interval)  # the last of which corrects the draws in full
+        replay_buffer = replay_buffers.PrioritizedReplayBuffer(
+            10**6, 0.6, 0.4, n_updates, num_steps=args.num_step_return
+        )
+    else:
+        replay_buffer = replay_buffers.ReplayBuffer(10**6, num_steps=args.num_step_return)
     agent = getattr(agents, args.agent)(
         q_function,
         optimizers.RMSpropEpsInsideSqrt(q_function.parameters(), lr=args.lr, alpha=0.95, eps=1e-2, centered=True),
-        common.make_replay_buffer(args),
-        explorer=common.make_explorer(args, n_actions),
+        replay_buffer,
+        gamma=0.99,
+        explorer=explorer,
+        gpu=args.gpu,
+        replay_start_size=args.replay_start_size,
+        minibatch_size=args.batch_size,
+        update_interval=args.update_interval,
+        target_update_interval=args.target_update_interval,
+        phi=phi,
         batch_accumulator="sum",
-        **common.agent_options(args),
     )
 
-    def train(agent: Any, make_game: Any, eval_env: Any, **options: Any) -> None:  # an actor evaluates, in its own game
-        experiments.train_agent_actor_learner(
-            agent,
-            make_game,
-            n_actors=args.num_envs,
-            n_updates=args.n_updates,
-            actor_update_interval=args.actor_update_interval,
-            updates_per_step=None if args.free else 1 / args.update_interval,
-            random_seeds=[args.seed * args.num_envs + i for i in range(args.num_envs)],
-            **options,
-        )
+    def train(agent, make_env, eval_env, **options):  # an actor evaluates, in a game of its own
+        experiments.train_agent_actor_learner(agent, make_env, **options)
 
-    common.run(args, agent, outdir, partial(make_env, args), eval_env, train)
+    common.run(
+        args, agent, outdir, partial(make_env, args), eval_env, train,
+        n_actors=args.num_envs,
+        n_updates=args.n_updates,
+        actor_update_interval=args.actor_update_interval,
+        updates_per_step=None if args.free else 1 / args.update_interval,
+        random_seeds=[args.seed * args.num_envs + i for i in range(args.num_envs)],
+    )  # fmt: skip
     print(f"{agent.optim_t} updates in {agent.t} steps")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # processes import this file
     main()

@@ -1,29 +1,34 @@
-"""DQN (or Double DQN) whose steps are made by actors in processes of their own, while this one learns.
+"""Trains DQN or Double DQN whose steps are made by actors in processes of their own, while this one learns.
 
-For example: `python examples/gym/train_dqn_actor_learner.py --env CartPole-v1 --n-actors 2 --steps 50000`.
+    python examples/gym/train_dqn_actor_learner.py --env CartPole-v1 --n-actors 2
+    python examples/gym/train_dqn_actor_learner.py --env CartPole-v1 --demo --load DIRECTORY
+
+Time: about two minutes on two cores.
 """
 
-import argparse
 from functools import partial
-from pathlib import Path
 
+import common
 import gymnasium
 import torch
 
-from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers, utils
+from pfrl_like import agents, experiments, explorers, q_functions, replay_buffers
 
 
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+def make_env(name, seed, process_idx, test):
+    env = gymnasium.make(name)
+    env.reset(seed=seed + 1000 * process_idx + test)
+    return env
+
+
+def main():
+    parser = common.make_parser(__doc__)
     parser.add_argument("--env", default="CartPole-v1", help="a registered environment of gymnasium")
     parser.add_argument("--agent", default="DQN", choices=["DQN", "DoubleDQN"], help="kind of agent")
     parser.add_argument("--n-actors", "--num-envs", type=int, default=2, help="processes, each with an environment")
-    parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
-    parser.add_argument("--seed", type=int, default=0, help="of all random streams")
-    parser.add_argument("--gpu", type=int, default=None, help="CUDA device of the learner; the CPU without it")
-    parser.add_argument("--steps", type=int, default=50_000, help="environment steps of all actors together")
+    parser.add_argument("--gpu", type=int, help="CUDA device of the learner; the CPU without it")
     parser.add_argument("--updates-per-step", type=float, default=0.5, help="0: each side runs as fast as it can")
-    parser.add_argument("--n-updates", type=int, default=None, help="updates after which training ends, too")
+    parser.add_argument("--n-updates", type=int, help="updates after which training ends, too")
     parser.add_argument("--actor-update-interval", type=int, default=8, help="updates until actors get new parameters")
     parser.add_argument("--n-hidden-channels", type=int, default=128, help="width of the hidden layers")
     parser.add_argument("--n-hidden-layers", type=int, default=2, help="how many there are")
@@ -37,31 +42,15 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument("--final-exploration-steps", type=int, default=8_000, help="steps until the last epsilon")
     parser.add_argument("--num-step-return", type=int, default=1, help="steps of the return that is learnt from")
     parser.add_argument("--prioritized-replay", action="store_true", help="draw transitions by their TD errors")
-    parser.add_argument("--eval-n-runs", type=int, default=20, help="episodes of each evaluation")
-    parser.add_argument("--eval-interval", type=int, default=5_000, help="steps between evaluations")
-    return parser.parse_args()
-
-
-def make_env(name: str, seed: int, process_idx: int, test: bool) -> gymnasium.Env:
-    env = gymnasium.make(name)
-    env.reset(seed=seed + 1000 * process_idx + test)
-    return env
-
-
-def main() -> None:
-    args = parse_args()
-    torch.set_num_threads(1)  # networks this small are slower on several threads
-    utils.set_random_seed(args.seed)
-    env = gymnasium.make(args.env)
-    if len(env.observation_space.shape or ()) != 1 or not isinstance(env.action_space, gymnasium.spaces.Discrete):
-        raise SystemExit(
-            f"{args.env} has the observations {env.observation_space} and the actions {env.action_space}, but this "
-            "example needs vectors and discrete actions"
-        )
-    env.action_space.seed(args.seed)
+    args = parser.parse_args()
+    env, eval_env = common.make_envs(args, gymnasium.spaces.Discrete)
+    common.seed(args, env, eval_env)
 
     q_function = q_functions.FCStateQFunctionWithDiscreteAction(
         env.observation_space.shape[0], env.action_space.n, args.n_hidden_channels, args.n_hidden_layers
+    )
+    explorer = explorers.LinearDecayEpsilonGreedy(
+        args.start_epsilon, args.end_epsilon, args.final_exploration_steps, env.action_space.sample
     )
     make_buffer = replay_buffers.PrioritizedReplayBuffer if args.prioritized_replay else replay_buffers.ReplayBuffer
     agent = getattr(agents, args.agent)(
@@ -69,33 +58,27 @@ def main() -> None:
         torch.optim.Adam(q_function.parameters(), lr=args.lr),
         make_buffer(100_000, num_steps=args.num_step_return),
         gamma=args.gamma,
-        explorer=explorers.LinearDecayEpsilonGreedy(
-            args.start_epsilon, args.end_epsilon, args.final_exploration_steps, env.action_space.sample
-        ),
+        explorer=explorer,
         gpu=args.gpu,
         replay_start_size=args.replay_start_size,
         minibatch_size=args.minibatch_size,
         target_update_interval=args.target_update_interval,
         max_grad_norm=10.0,
     )
-    outdir = experiments.prepare_output_dir(args, args.outdir)
-    experiments.train_agent_actor_learner(
-        agent,
-        partial(make_env, args.env, args.seed),
-        args.steps,
-        outdir,
+
+    def train(agent, make_env, eval_env, **options):  # an actor evaluates, in an environment of its own
+        experiments.train_agent_actor_learner(agent, make_env, **options)
+
+    common.run(
+        args, agent, partial(make_env, args.env, args.seed), eval_env, train,
         n_actors=args.n_actors,
         n_updates=args.n_updates,
         actor_update_interval=args.actor_update_interval,
         updates_per_step=args.updates_per_step or None,
-        eval_interval=args.eval_interval,
-        eval_n_episodes=args.eval_n_runs,
         random_seeds=[args.seed + i for i in range(args.n_actors)],
-        progress=True,
-    )
-    print(f"Results are in {outdir}; the agent made {agent.optim_t} updates in {agent.t} steps")
-    print(f"Evaluate it with: examples/gym/train_dqn.py --demo --load {Path(outdir) / f'{args.steps}_finish'}")
+    )  # fmt: skip
+    print(f"{agent.optim_t} updates in {agent.t} steps")
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # processes import this file
     main()

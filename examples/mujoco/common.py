@@ -1,35 +1,35 @@
-"""What the trainers of this folder share: flags, environments, and the way through a demonstration or a training."""
+"""Shared by the trainers of this folder: command-line arguments, environments, and the call of the runner."""
 
 import argparse
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import gymnasium
 import torch
 
 from pfrl_like import envs, experiments, utils, wrappers
 
-LOAD_HELP = "directory of a saved agent, of this script or of PFRL"
-PRETRAINED_HELP = "directory that holds the agents `best` and `final`; nothing is downloaded"
+
+class HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
+    """Shows defaults, and the docstring as it is written."""
 
 
-def make_parser(description: str | None) -> argparse.ArgumentParser:
-    """The flags of every trainer; `set_defaults` gives those of a paper."""
-    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+def make_parser(description):
+    """The arguments of every trainer; `set_defaults` replaces their defaults by those of a paper."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=HelpFormatter)
     parser.add_argument("--env", default="Hopper-v5", help="an environment of gymnasium: vectors in, vectors out")
     parser.add_argument("--outdir", default="results", help="runs go into folders below this one")
     parser.add_argument("--seed", type=int, default=0, help="of all random streams")
-    parser.add_argument("--gpu", type=int, default=None, help="CUDA device; the CPU without it")
+    parser.add_argument("--gpu", type=int, help="CUDA device; the CPU without it")
     parser.add_argument("--num-envs", type=int, default=1, help="copies of the environment, each in a process")
     parser.add_argument("--steps", type=int, default=10**6, help="environment steps of training")
     parser.add_argument("--eval-n-runs", type=int, default=10, help="episodes of each evaluation")
     parser.add_argument("--eval-interval", type=int, default=5_000, help="steps between evaluations")
-    parser.add_argument("--checkpoint-frequency", type=int, default=None, help="steps between saved agents")
+    parser.add_argument("--checkpoint-frequency", type=int, help="steps between saved agents")
     source = parser.add_mutually_exclusive_group()
-    source.add_argument("--load", default=None, help=LOAD_HELP)
-    source.add_argument("--load-pretrained", nargs="?", const="", default=None, metavar="DIR", help=PRETRAINED_HELP)
+    source.add_argument("--load", help="directory of a saved agent, of this script or of PFRL")
+    source.add_argument("--load-pretrained", nargs="?", const="", metavar="DIR", help="holds agents `best` and `final`")
     parser.add_argument("--pretrained-type", default="best", choices=["best", "final"], help="which of the two")
     parser.add_argument("--demo", action="store_true", help="evaluate only")
     parser.add_argument("--render", action="store_true", help="show evaluations")
@@ -38,23 +38,19 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def add_replay_flags(parser: argparse.ArgumentParser, batch_size: int) -> None:
-    """Those of the agents that learn from a replay buffer."""
-    parser.add_argument("--replay-start-size", type=int, default=10_000, help="random steps before the first update")
-    parser.add_argument("--batch-size", type=int, default=batch_size, help="transitions of an update")
-
-
-def parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """The arguments."""
+def start(parser):
+    """Read the arguments, seed everything, and make the folder of the run, unless a demonstration records nothing."""
     args = parser.parse_args()
     if args.load_pretrained == "":
         parser.error("--load-pretrained downloads nothing: name the directory that holds the agents `best` and `final`")
-    return args
+    logging.basicConfig(level=args.log_level)
+    torch.set_num_threads(1)
+    utils.set_random_seed(args.seed)
+    leaves_nothing = args.demo and not args.monitor
+    return args, "" if leaves_nothing else experiments.prepare_output_dir(args, args.outdir)
 
 
-def make_env(
-    args: argparse.Namespace, seed: int, normalize_actions: bool = False, render_mode: str | None = None
-) -> gymnasium.Env:
+def make_env(args, seed, normalize_actions=False, render_mode=None):
     """An environment that observes float32; with `normalize_actions` its actions are in [-1, 1]."""
     env = gymnasium.make(args.env, render_mode=render_mode)
     if len(env.observation_space.shape or ()) != 1 or not isinstance(env.action_space, gymnasium.spaces.Box):
@@ -69,11 +65,11 @@ def make_env(
     return env
 
 
-def make_envs(args: argparse.Namespace, outdir: str, normalize_actions: bool = False) -> tuple[Any, Any]:
+def make_envs(args, outdir, normalize_actions=False):
     """One environment or a vector of them to train in, and one for evaluations, shown or recorded on request."""
     make = partial(make_env, args, normalize_actions=normalize_actions)
     if args.num_envs == 1:
-        env: Any = make(args.seed)
+        env = make(args.seed)
     else:
         seeds = [args.seed * args.num_envs + i for i in range(args.num_envs)]
         env = envs.MultiprocessVectorEnv([partial(make, seed) for seed in seeds])
@@ -83,17 +79,8 @@ def make_envs(args: argparse.Namespace, outdir: str, normalize_actions: bool = F
     return env, wrappers.Monitor(eval_env, outdir, mode="evaluation") if args.monitor else eval_env
 
 
-def begin(args: argparse.Namespace) -> str:
-    """Seed everything and make the folder of the run; a demonstration has none unless it is recorded."""
-    logging.basicConfig(level=args.log_level)
-    torch.set_num_threads(1)
-    utils.set_random_seed(args.seed)
-    leaves_nothing = args.demo and not args.monitor
-    return "" if leaves_nothing else experiments.prepare_output_dir(args, args.outdir)
-
-
-def run(args: argparse.Namespace, agent: Any, outdir: str, env: Any, eval_env: Any) -> None:
-    """Load the agent that the flags name, then demonstrate it, or train it and say where it is."""
+def run(args, agent, outdir, env, eval_env):
+    """Load the agent that the arguments name; then evaluate it (--demo), or train it and print where it is."""
     if args.load_pretrained:
         agent.load(Path(args.load_pretrained) / args.pretrained_type)
     if args.load:

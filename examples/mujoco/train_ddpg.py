@@ -1,10 +1,11 @@
-"""DDPG on a MuJoCo task, in the form that the paper of TD3 calls "Our DDPG" (arXiv:1802.09477, table 1).
+"""Trains DDPG on a MuJoCo task, in the form that the paper of TD3 calls "Our DDPG" (arXiv:1802.09477, table 1).
 
-Needs mujoco: the extra `mujoco`. For example: `python examples/mujoco/train_ddpg.py --env HalfCheetah-v5`, then with
-`--demo --load` the directory of the agent that it saved.
+    python examples/mujoco/train_ddpg.py --env HalfCheetah-v5
+    python examples/mujoco/train_ddpg.py --env HalfCheetah-v5 --demo --load DIRECTORY
+
+Needs mujoco: the extra `mujoco`.
+Time: about three hours on one core.
 """
-
-import argparse
 
 import common
 import torch
@@ -14,16 +15,12 @@ from pfrl_like import agents, explorers, policies, replay_buffers
 from pfrl_like import nn as pnn
 
 
-def parse_args() -> argparse.Namespace:
+def main():
     parser = common.make_parser(__doc__)
-    common.add_replay_flags(parser, batch_size=100)
+    parser.add_argument("--replay-start-size", type=int, default=10_000, help="random steps before the first update")
+    parser.add_argument("--batch-size", type=int, default=100, help="transitions of an update")
     parser.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate, of policy and critic")
-    return common.parse(parser)
-
-
-def main() -> None:
-    args = parse_args()
-    outdir = common.begin(args)
+    args, outdir = common.start(parser)
     env, eval_env = common.make_envs(args, outdir, normalize_actions=True)
     obs_size, action_size = env.observation_space.shape[0], env.action_space.shape[0]
 
@@ -59,5 +56,5 @@ def main() -> None:
     common.run(args, agent, outdir, env, eval_env)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # processes import this file
     main()

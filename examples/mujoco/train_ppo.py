@@ -1,10 +1,11 @@
-"""PPO on a MuJoCo task, with the settings that Henderson et al. compared it with (arXiv:1709.06560).
+"""Trains PPO on a MuJoCo task, with the settings that Henderson et al. compared it with (arXiv:1709.06560).
 
-Needs mujoco: the extra `mujoco`. For example: `python examples/mujoco/train_ppo.py --env HalfCheetah-v5`, then with
-`--demo --load` the directory of the agent that it saved.
+    python examples/mujoco/train_ppo.py --env HalfCheetah-v5
+    python examples/mujoco/train_ppo.py --env HalfCheetah-v5 --demo --load DIRECTORY
+
+Needs mujoco: the extra `mujoco`.
+Time: about an hour on one core.
 """
-
-import argparse
 
 import common
 import torch
@@ -14,19 +15,14 @@ from pfrl_like import agents, policies
 from pfrl_like import nn as pnn
 
 
-def parse_args() -> argparse.Namespace:
+def main():
     parser = common.make_parser(__doc__)
     parser.set_defaults(steps=2 * 10**6, eval_interval=100_000, eval_n_runs=100)
     parser.add_argument("--lr", type=float, default=3e-4, help="Adam's learning rate")
     parser.add_argument("--update-interval", type=int, default=2048, help="steps between updates, of all environments")
     parser.add_argument("--batch-size", type=int, default=64, help="steps of a minibatch")
     parser.add_argument("--epochs", type=int, default=10, help="how often each step is learnt from")
-    return common.parse(parser)
-
-
-def main() -> None:
-    args = parse_args()
-    outdir = common.begin(args)
+    args, outdir = common.start(parser)
     env, eval_env = common.make_envs(args, outdir)
     obs_size, action_size = env.observation_space.shape[0], env.action_space.shape[0]
 
@@ -64,5 +60,5 @@ def main() -> None:
     common.run(args, agent, outdir, env, eval_env)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # processes import this file
     main()

@@ -1,10 +1,11 @@
-"""TRPO on a MuJoCo task, with the settings that Henderson et al. compared it with (arXiv:1709.06560).
+"""Trains TRPO on a MuJoCo task, with the settings that Henderson et al. compared it with (arXiv:1709.06560).
 
-Needs mujoco: the extra `mujoco`. For example: `python examples/mujoco/train_trpo.py --env HalfCheetah-v5`, then with
-`--demo --load` the directory of the agent that it saved.
+    python examples/mujoco/train_trpo.py --env HalfCheetah-v5
+    python examples/mujoco/train_trpo.py --env HalfCheetah-v5 --demo --load DIRECTORY
+
+Needs mujoco: the extra `mujoco`.
+Time: about an hour on one core.
 """
-
-import argparse
 
 import common
 import torch
@@ -14,7 +15,7 @@ from pfrl_like import agents, policies
 from pfrl_like import nn as pnn
 
 
-def parse_args() -> argparse.Namespace:
+def main():
     parser = common.make_parser(__doc__)
     parser.set_defaults(steps=2 * 10**6, eval_interval=100_000, eval_n_runs=100)
     parser.add_argument("--lr", type=float, default=1e-3, help="Adam's learning rate, of the value function")
@@ -22,12 +23,7 @@ def parse_args() -> argparse.Namespace:
         "--update-interval", "--trpo-update-interval", type=int, default=5_000, help="steps between updates"
     )
     parser.add_argument("--batch-size", type=int, default=64, help="steps of a minibatch of the value function")
-    return common.parse(parser)
-
-
-def main() -> None:
-    args = parse_args()
-    outdir = common.begin(args)
+    args, outdir = common.start(parser)
     env, eval_env = common.make_envs(args, outdir)
     obs_size, action_size = env.observation_space.shape[0], env.action_space.shape[0]
 
@@ -65,5 +61,5 @@ def main() -> None:
     common.run(args, agent, outdir, env, eval_env)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # processes import this file
     main()

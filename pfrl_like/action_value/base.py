@@ -47,7 +47,7 @@ class ActionValue(ABC):
         Raises:
             TypeError: If this form has no discrete actions.
         """
-        raise TypeError(f"action_mask was given, but a {type(self).__name__} has no list of actions to choose from")
+        raise TypeError(f"action_mask was given, but {type(self).__name__} has no list of actions to choose from")
 
     def compute_advantage(self, actions: Tensor) -> Tensor:
         """Return Q(s, a) - max_b Q(s, b), [B]."""

@@ -39,7 +39,7 @@ class DiscreteActionValue(ActionValue):
         self, q_values: Tensor, q_values_formatter: Formatter = unchanged, action_mask: Tensor | None = None
     ) -> None:
         if not isinstance(q_values, Tensor):
-            raise TypeError(f"q_values is a {type(q_values).__name__}, expected a tensor [B, n_actions]")
+            raise TypeError(f"q_values is {type(q_values).__name__}, expected a tensor [B, n_actions]")
         if q_values.ndim != 2:
             raise ValueError(f"q_values has shape {tuple(q_values.shape)}, expected [B, n_actions]")
         self.q_values = q_values

@@ -80,7 +80,7 @@ def _of_critic(values: Sequence[Any], index: Tensor) -> Any:
     if isinstance(first, QuantileDiscreteActionValue):
         return QuantileDiscreteActionValue(chosen([value.quantiles for value in values]))
     if not isinstance(first, ImplicitQuantileActionValue):
-        raise TypeError(f"a {type(first).__name__} cannot be compared with others by its mean")
+        raise TypeError(f"{type(first).__name__} cannot be compared with others by its mean")
 
     def quantile_function(_: Tensor, taus: Tensor) -> Tensor:
         return chosen([value.quantile_function(value.features, taus) for value in values])

@@ -37,7 +37,7 @@ class QuantileDiscreteActionValue(DiscreteActionValue):
         masses: Tensor | None = None,
     ) -> None:
         if not isinstance(quantiles, Tensor):
-            raise TypeError(f"quantiles is a {type(quantiles).__name__}, expected a tensor [B, n_taus, n_actions]")
+            raise TypeError(f"quantiles is {type(quantiles).__name__}, expected a tensor [B, n_taus, n_actions]")
         if quantiles.ndim != 3:
             raise ValueError(f"quantiles has shape {tuple(quantiles.shape)}, expected [B, n_taus, n_actions]")
         self.quantiles = quantiles

@@ -90,7 +90,7 @@ class A2C(OnPolicyAgent):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
+    _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
 
     average_actor_loss: float
     average_value: float
@@ -131,7 +131,7 @@ class A2C(OnPolicyAgent):
         self.average_actor_loss = self.average_value = self.average_entropy = 0.0
         check_lengths(self, "num_processes", "update_steps")
         check_numbers_in(self, **dict.fromkeys(("pi_loss_coef", "v_loss_coef", "entropy_coeff"), (0, None)))
-        decays = [f"{name}_decay" for name in self.kept_numbers]
+        decays = [f"{name}_decay" for name in self._kept_numbers]
         check_numbers_in(self, tau=(0, 1), **dict.fromkeys(decays, (0, 1)))
         super().__init__(
             {"model": model}, {"optimizer": optimizer}, rollout_size=update_steps * num_processes, windows={},
@@ -140,9 +140,9 @@ class A2C(OnPolicyAgent):
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """One gradient step on `a2c_loss` of the whole rollout, or an update by overridden methods of PFRL's."""
-        if self.overridden_hooks and self.hooked_episodes is None:
+        if self._overridden_hooks and self._hooked_episodes is None:
             return learn_by_update(self, episodes)
-        steps = self.evaluated(episodes, self.tau if self.use_gae else 1.0)
+        steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
         batch = everything(dataclasses.replace(episodes, steps=steps))
         loss, stats = a2c_loss(
             self.model, batch, pi_loss_coef=self.pi_loss_coef, v_loss_coef=self.v_loss_coef,
@@ -151,7 +151,7 @@ class A2C(OnPolicyAgent):
         self.gradient_steps["optimizer"](loss)
         self.n_updates += 1
         for name, value in stats.items():
-            self.move_average(f"average_{name}", value)
+            self._move_average(f"average_{name}", value)
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
 
     def _compute_returns(self, next_value: Tensor) -> None:
@@ -165,4 +165,4 @@ class A2C(OnPolicyAgent):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Running means of the policy's loss, the predicted values and the entropies; 0 before the first update."""
         names = ("actor", "value", "entropy")
-        return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self.kept_numbers, strict=True)]
+        return [(f"average_{name}", getattr(self, full)) for name, full in zip(names, self._kept_numbers, strict=True)]

@@ -85,7 +85,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    kept_numbers = ("average_reward",)
+    _kept_numbers = ("average_reward",)
 
     average_value: float
     average_entropy: float
@@ -154,7 +154,7 @@ class A3C(AsyncActorCritic, AsyncAgent):
     def _returns(self, batch: Batch) -> Tensor:
         """Discounted sum of the rewards from each row to the last, and of the value after it, [N]."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
-        next_value = torch.cat([torch.zeros(len(batch) - 1), self.last_value(batch)])
+        next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
         goes_on = torch.ones_like(reward, dtype=torch.bool)
         reward, discount, next_value, goes_on = (x.unsqueeze(1) for x in (reward, batch.discount, next_value, goes_on))
         return lambda_returns(reward, discount, next_value, goes_on, lambd=1.0).squeeze(1)

@@ -76,9 +76,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
     average_value: float
     average_entropy: float
     average_kl: float
-    averaged = ("value", "entropy", "kl")
-    further_outputs = (ActionValue, Tensor)
-    model_parts = "(distribution, ActionValue, values)"
+    _averaged = ("value", "entropy", "kl")
+    _further_outputs = (ActionValue, Tensor)
+    _model_parts = "(distribution, ActionValue, values)"
     saved_attributes = ("model", "optimizer", "shared_average_model")
     #: Directories of PFRL have no average model: it starts as a copy of the model.
     saved_instead = {"shared_average_model": "model"}
@@ -122,7 +122,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         )  # fmt: skip
         if replay_buffer is not None and not isinstance(replay_buffer, AbstractEpisodicReplayBuffer):
             raise TypeError(
-                f"replay_buffer is a {type(replay_buffer).__name__}, but ACER learns from parts of episodes: "
+                f"replay_buffer is {type(replay_buffer).__name__}, but ACER learns from parts of episodes: "
                 "use EpisodicReplayBuffer, or None for no replay"
             )
         if replay_buffer is None and disable_online_update:
@@ -146,7 +146,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         check_optional_numbers(self, truncation_threshold=(0, None))
         self.shared_average_model = frozen_copy(model)
         self._last_distribution: Any = None
-        if "init_history_data_for_online_update" in self.overridden_hooks:
+        if "init_history_data_for_online_update" in self._overridden_hooks:
             self.init_history_data_for_online_update()
 
     @property
@@ -167,7 +167,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
             self._last_distribution = distribution
         return distribution
 
-    def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
+    def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
         """Append the last step to the replay buffer, with the distributions that its actions were drawn from."""
         if self.replay_buffer is None:
             return
@@ -184,7 +184,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
     # Learning
 
-    def learn_from(self, batch: Batch) -> None:
+    def _learn_from(self, batch: Batch) -> None:
         """Make an update after `t_max` steps or at an episode's end, and then `n_times_replay` updates from replay."""
         if not self.disable_online_update:
             self.learn(batch)
@@ -197,7 +197,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
             return
         batch = buffer.sample_sequences(1, self.t_max, self.gamma)
-        update = partial(overrides.update_from_sequence, self) if self.overridden_hooks else super().update
+        update = partial(overrides.update_from_sequence, self) if self._overridden_hooks else super().update
         if not buffer.prioritized:
             update(batch)
             return
@@ -237,14 +237,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """`update` for a batch of features instead of observations; the average model follows."""
         learnt = super().learn(batch)
-        if self.trust_region_alpha < 1 and self.hooked_batch is None:
+        if self.trust_region_alpha < 1 and self._hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
         return learnt
 
     def sync_parameters(self) -> None:
         """Copy the shared parameters to the acting model; within PFRL's methods the average model follows, too."""
         copy_param(self.model, self._shared_model)
-        if self.hooked_batch is not None and self.trust_region_alpha < 1:
+        if self._hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
@@ -259,7 +259,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
                 ratio = (distribution.log_prob(batch.action) - behaviour.log_prob(batch.action)).exp()
             categorical = isinstance(distribution, Categorical)
             targets = acer_targets(
-                batch.reward, batch.discount, q, value, self.last_value(batch), ratio,
+                batch.reward, batch.discount, q, value, self._last_value(batch), ratio,
                 action_size=1 if categorical else batch.action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
 
@@ -290,7 +290,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
     # Methods of PFRL's that a subclass may override
 
-    def learn_by_hooks(self, statevar: Any) -> None:
+    def _learn_by_hooks(self, statevar: Any) -> None:
         """Call the methods of PFRL's that a subclass overrides, by `update_on_policy`.
 
         Args:
@@ -369,8 +369,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
         ])  # fmt: skip
         losses = self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
         losses = losses + self.pi_loss_coef * pi_loss
-        if self.hooked_batch is not None and self.hooked_batch.weight is not None:
-            losses = losses * self.hooked_batch.weight
+        if self._hooked_batch is not None and self._hooked_batch.weight is not None:
+            losses = losses * self._hooked_batch.weight
         return losses.mean() if self.normalize_loss_by_steps else losses.sum()
 
     def compute_one_step_pi_loss(
@@ -412,7 +412,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         entropy: Tensor = action_distrib.entropy()
         return pi_loss - self.beta * entropy
 
-    def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
+    def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Values of states; if actions are masked, means of the action values under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
@@ -423,7 +423,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
         """Distributions without forbidden actions, action values, and values, [N]."""
         outputs = output_of(self.model if model is None else model, batch)
-        value = self.state_value(outputs, batch.action_mask)
+        value = self._state_value(outputs, batch.action_mask)
         return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
 
 

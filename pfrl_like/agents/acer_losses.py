@@ -227,7 +227,7 @@ class ACERContinuousActionHead(nn.Module):
         distribution, value = self.pi(obs), self.v(obs)
         if kind_of_actions(distribution) == "discrete":
             raise OutputError(
-                f"pi gives a {type(distribution).__name__}, of discrete actions, but this head is for continuous ones: "
+                f"pi gives {type(distribution).__name__}, of discrete actions, but this head is for continuous ones: "
                 "use a Gaussian head, or ACERDiscreteActionHead for a SoftmaxCategoricalHead"
             )
 

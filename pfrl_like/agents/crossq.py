@@ -1,16 +1,20 @@
 """CrossQ (Bhatt et al. 2019, arXiv:1902.05605)."""
 
-import inspect
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pfrl_like.action_value import least_of
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic, sample_with_log_prob, soft_reward
 from pfrl_like.batch import Batch, concatenate_nested
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.critics import NO_TARGETS, critic_loss, next_obs_of, value_of
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.recurrent import is_recurrent
 
@@ -19,13 +23,48 @@ class CrossQ(SoftActorCritic):
     """Soft Actor-Critic without target networks, for critics with batch normalisation.
 
     A critic evaluates present and next states and actions in one batch, so that it normalises both alike. While the
-    policy learns, the critics are in evaluation mode.
+    policy learns, the critics are in evaluation mode. In the paper, Adam has beta1 = 0.5, and the critics, such as
+    `FCBNSAQFunction`, have hidden layers of 2048 units.
 
     Args:
-        args: As `SoftActorCritic`, for instance with critics of `FCBNSAQFunction`. In the paper, Adam has beta1 = 0.5,
-            and hidden layers of the critics have 2048 units.
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: Not supported, since there are no target networks: None.
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
         policy_update_delay: Updates of the critics for each one of policy and temperature.
-        kwargs: As `SoftActorCritic`, but for `soft_update_tau`; of `recurrent` agents only the policy is recurrent.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy is recurrent and trained on sequences; critics are not recurrent.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -33,17 +72,53 @@ class CrossQ(SoftActorCritic):
             unknown keyword.
     """
 
-    targets = NO_TARGETS
+    _targets = NO_TARGETS
     joins_next_states = True
 
-    def __init__(self, *args: Any, policy_update_delay: int = 3, **kwargs: Any) -> None:
-        if "soft_update_tau" in inspect.signature(SoftActorCritic).bind_partial(*args, **kwargs).arguments:
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: None = None,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        initial_temperature: float = 1.0,
+        entropy_target: float | None = None,
+        temperature_optimizer_lr: float | None = None,
+        act_deterministically: bool = True,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 3,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+    ) -> None:
+        if soft_update_tau is not None:
             raise TypeError("CrossQ got soft_update_tau, but it has no target networks that could move: leave it out")
-        super().__init__(*args, policy_update_delay=policy_update_delay, **kwargs)
-        for name, critic in zip(self.critic_names, self.critics, strict=True):
+        del soft_update_tau  # that of the base class is without effect
+        super().__init__(**arguments_for(SoftActorCritic, locals()))
+        for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
                 raise TypeError(
-                    f"{name} is a {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
+                    f"{name} is {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
                     "that are no sequence: only its policy may be recurrent"
                 )
 
@@ -51,13 +126,13 @@ class CrossQ(SoftActorCritic):
         """Losses of the critics in the present states; the targets use their own values in the next states."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
-            reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
+            reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         n, action = len(batch), torch.cat([batch.action, next_action])
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        learning = zip(values, self.rows_of_critics(batch), strict=True)
-        return [critic_loss(value[:n], rows, next_value, reward, **self.loss_options) for value, rows in learning]
+        learning = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in learning]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the losses of policy and temperature, with the critics in evaluation mode; returns statistics."""

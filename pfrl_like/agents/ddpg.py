@@ -95,8 +95,8 @@ class DDPG(OffPolicyActorCritic):
     averaged_rows = ("q",)
     averaged_updates = ("actor_loss", "critic_loss")
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
-    elementwise = staticmethod(square)
-    hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
+    _elementwise = staticmethod(square)
+    _hooks_of_update = frozenset(["compute_critic_loss", "compute_actor_loss"])
 
     q_func: Any
     target_q_func: Any
@@ -139,7 +139,7 @@ class DDPG(OffPolicyActorCritic):
         # PFRL saves both networks as one.
         self.model = nn.ModuleList([policy, q_func])
         self.target_model = nn.ModuleList([self.target_policy, self.target_q_func])
-        self.target_attributes = ("model",)
+        self._target_attributes = ("model",)
         self.saved_attributes = ("model", "target_model", "actor_optimizer", "critic_optimizer")
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
@@ -159,7 +159,7 @@ class DDPG(OffPolicyActorCritic):
             batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
         """
         ((loss, _, _),) = self.critic_losses(to_batch(batch))
-        self.record({"critic_loss": loss.detach()})
+        self._record({"critic_loss": loss.detach()})
         return loss
 
     def compute_actor_loss(self, batch: Any) -> Tensor:
@@ -169,10 +169,10 @@ class DDPG(OffPolicyActorCritic):
             batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
         """
         loss, q = ddpg_policy_loss(self.policy, self.q_func, to_batch(batch), self.batch_accumulator)
-        self.record({"actor_loss": loss.detach(), "q": q})
+        self._record({"actor_loss": loss.detach(), "q": q})
         return loss
 
-    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+    def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Update as PFRL's `update` does, with one gradient step on each loss."""
         step = own_step(self)
         step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))

@@ -90,10 +90,45 @@ class DiscreteSAC(SoftActorCritic):
     of an update is the same, except that the policy's loss in d3rlpy uses the temperature after the temperature's step.
 
     Args:
-        args: As `SoftActorCritic`; the policy gives categorical distributions, such as one that ends in a
-            `SoftmaxCategoricalHead`, and the critics are Q-functions of the state, `q_func1(obs)`, which give a
-            `DiscreteActionValue` of any form. An `entropy_target` is positive here, such as 0.5 * log(n_actions).
-        kwargs: As `SoftActorCritic`.
+        policy: Module from observations to categorical distributions, such as one that ends in a
+            `SoftmaxCategoricalHead`.
+        q_func1: First critic, called as `q_func1(obs)`; it gives a `DiscreteActionValue` of any form.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; positive, such as 0.5 *
+            log(n_actions). None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
+        policy_update_delay: Updates of the critics for each one of policy and temperature.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
         ValueError: On values outside those named here, with the value got.
@@ -104,15 +139,15 @@ class DiscreteSAC(SoftActorCritic):
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "another SAC")
     value_of = staticmethod(value_of_state)
-    densities_of = staticmethod(probabilities)
+    _densities_of = staticmethod(probabilities)
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Refuse critics of state and action.
 
         Raises:
             TypeError: If there is one; the message names the argument.
         """
-        for name, critic in self.critics_among(modules).items():
+        for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -120,17 +155,19 @@ class DiscreteSAC(SoftActorCritic):
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
-            of_next = self.policy, self.bootstrap_critics(), batch
+            of_next = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
-                mean = discrete_sac_next_value(*of_next, self.multipliers["temperature"]())
+                mean = discrete_sac_next_value(*of_next, self._multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward
             else:
                 next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
-                reward = soft_reward(batch, log_prob, self.multipliers["temperature"]())
+                reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         action = {"action": batch.action.long(), "next_action": next_action}
-        learning = zip(values, self.rows_of_critics(batch), strict=True)
-        return [critic_loss(value, rows, next_value, reward, **action, **self.loss_options) for value, rows in learning]
+        learning = zip(values, self._rows_of_critics(batch), strict=True)
+        return [
+            critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in learning
+        ]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """Loss and entropies of `discrete_sac_policy_loss`; the temperature learns from the exact entropies."""

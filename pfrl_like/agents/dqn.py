@@ -182,7 +182,7 @@ class DQN(OffPolicyAgent):
         """Other modules that a variant learns with the same optimiser, by attribute."""
         return {}
 
-    def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
         """Refuse a Q-function of state and action.
 
         Raises:
@@ -193,10 +193,10 @@ class DQN(OffPolicyAgent):
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
         """`dqn_loss` of this agent's networks, or the loss by an overridden method of PFRL's."""
         target = self.target
-        if self.overridden_hooks:
-            if "_compute_loss" in self.overridden_hooks and self.hooked_batch is None:
+        if self._overridden_hooks:
+            if "_compute_loss" in self._overridden_hooks and self._hooked_batch is None:
                 return loss_of_overridden(self, batch)
-            if "_compute_target_values" in self.overridden_hooks:
+            if "_compute_target_values" in self._overridden_hooks:
                 target = overridden_target(self)
         loss, td_error, value = dqn_loss(
             self.model, self.target_model, batch,
@@ -218,7 +218,7 @@ class DQN(OffPolicyAgent):
             loss, td_error, stats = self.loss(batch)
         if errors_out is not None:
             errors_out[:] = td_error.abs().tolist()
-        self.record({"q": stats["q"]})
+        self._record({"q": stats["q"]})
         return loss
 
     def _compute_target_values(self, exp_batch: Any) -> Tensor:
@@ -249,7 +249,7 @@ class DQN(OffPolicyAgent):
         value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
-    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+    def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Refuse recorded actions that the Q-function is not made for."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
@@ -258,10 +258,10 @@ class DQN(OffPolicyAgent):
             if n_actions is not None:
                 check_size(self, dataset, n_actions)
 
-    def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
         """Refuse a Q-function of another kind, and an explorer or environment with actions of another kind."""
-        super().check_output(value, obs, action_space)
-        check_explorer(self.explorer, kind_of_actions(value), self.acting_argument)
+        super()._check_output(value, obs, action_space)
+        check_explorer(self.explorer, kind_of_actions(value), self._acting_argument)
         if action_space is None:
             return
         kind, n_actions = space_kind(action_space), getattr(value, "n_actions", None)

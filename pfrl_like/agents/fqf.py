@@ -7,9 +7,9 @@ from pfrl_like.agents.dqn import DQN
 class FQF(DQN):
     """DQN with a Q-function that gives a `FullyParametrizedActionValue`.
 
-    The arguments are those of `DQN`; `clip_delta` is without effect. The optimiser also holds the parameters of the
-    fraction proposal, best with a separate learning rate: `pfrl_like.q_functions.fqf_parameter_groups`. The class adds
-    to `DQN` only the check that the Q-function gives such action values. For example::
+    The class adds to `DQN` only the check that the Q-function gives such action values.
+
+    For example::
 
         features = nn.Sequential(nn.Linear(n_inputs, 64), nn.ReLU())
         fractions = nn.Sequential(CosineBasisLinear(64, 64), nn.ReLU())
@@ -19,6 +19,38 @@ class FQF(DQN):
 
     The statistic `average_loss` may be negative: the loss of the fractions is a number with the right gradient, not a
     distance, and their entropy is subtracted.
+
+    Args:
+        q_function: Module from observations to an `ActionValue`. The value has to be a `FullyParametrizedActionValue`.
+        optimizer: Optimiser of the Q-function's parameters. It also holds those of the fraction proposal, best with a
+            separate learning rate: `pfrl_like.q_functions.fqf_parameter_groups`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+            Without effect here, since the loss is the quantile Huber loss.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
 
     Raises:
         TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is

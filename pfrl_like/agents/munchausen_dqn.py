@@ -1,6 +1,8 @@
 """Munchausen DQN (Vieillard et al. 2020, arXiv:2007.14430)."""
 
+import logging
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,8 +11,12 @@ from torch import Tensor
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.agents.dqn import DQN
 from pfrl_like.batch import Batch
+from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import td_target
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def munchausen_target(
@@ -42,14 +48,40 @@ class MunchausenDQN(DQN):
     It explores with its explorer and acts greedily in evaluation, as DQN does.
 
     Args:
-        args: As `DQN`; the Q-function gives a `DiscreteActionValue`.
+        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`.
+        optimizer: Optimiser of the Q-function's parameters.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
         alpha: Weight of the scaled log-policy in the reward, from 0 (soft DQN) to 1.
         entropy_temperature: tau, positive; larger values make the policy softer.
         log_policy_min: l_0, negative: lower bound of the scaled log-policy.
-        kwargs: As `DQN`.
 
     Raises:
-        ValueError: On values outside those named here and in `DQN`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
@@ -57,16 +89,40 @@ class MunchausenDQN(DQN):
 
     def __init__(
         self,
-        *args: Any,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        burn_in: int = 0,
+        compile: bool = False,
         alpha: float = 0.9,
         entropy_temperature: float = 0.03,
         log_policy_min: float = -1.0,
-        **kwargs: Any,
     ) -> None:
         self.alpha, self.entropy_temperature, self.log_policy_min = alpha, entropy_temperature, log_policy_min
         check_numbers_in(self, alpha=(0, 1), log_policy_min=(-math.inf, 0))
         check_positive(self, "entropy_temperature")
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         """`munchausen_target` of the target network's values; chooses no next action."""

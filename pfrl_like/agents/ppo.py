@@ -128,7 +128,7 @@ class PPO(OnPolicyAgent):
         value_func_coef: Weight of the loss of the values.
         entropy_coef: Weight of the entropy bonus.
         update_interval: Steps to collect between updates, of all environments together.
-        minibatch_size: Steps per minibatch.
+        minibatch_size: Steps per minibatch; above `update_interval`, which is warned of, it holds steps several times.
         epochs: Number of times that an update learns from each step.
         clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
         clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
@@ -156,7 +156,7 @@ class PPO(OnPolicyAgent):
     """
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")
-    kept_numbers = ("explained_variance",)
+    _kept_numbers = ("explained_variance",)
 
     value_loss_record: deque[float]
     policy_loss_record: deque[float]
@@ -212,19 +212,25 @@ class PPO(OnPolicyAgent):
             {"model": model}, {"optimizer": optimizer}, rollout_size=update_interval,
             **passed_on(OnPolicyAgent, locals()),
         )  # fmt: skip
+        if minibatch_size > update_interval:
+            self.logger.warning(
+                "minibatch_size is %d, but update_interval gives only %d steps to learn from: a minibatch holds them "
+                "several times, or once if recurrent",
+                minibatch_size, update_interval,
+            )  # fmt: skip
         check_not_compiled(self, compile)
         self._compiled = CompiledStep(self.update_step, {"optimizer": optimizer}, max_grad_norm) if compile else None
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make gradient steps on the `loss` of minibatches, for at most `epochs` epochs."""
-        steps = self.evaluated(episodes, self.lambd)
+        steps = self._evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
         losses: dict[str, list[Tensor]] = {"policy_loss": [], "value_loss": []}
         step = self.gradient_steps["optimizer"]
-        if self._compiled is not None and self.overridden_hooks:
+        if self._compiled is not None and self._overridden_hooks:
             check_not_compiled(self, True)  # the hooks were overridden after construction
         for minibatches in shuffled(episodes, self.minibatch_size, self.epochs, self.max_recurrent_sequence_len):
             log_ratios = []
@@ -259,7 +265,7 @@ class PPO(OnPolicyAgent):
             The scalar loss, and detached statistics: "policy_loss" and "value_loss", scalars, if they are to be
             recorded, and "log_ratio", [N], the logarithms of the ratios, which `target_kl` and `compile` need.
         """
-        if self.overridden_hooks:
+        if self._overridden_hooks:
             return loss_of_lossfun(self, *policy_and_value(self.model, batch), batch)
         return ppo_loss(
             self.model, batch, clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf,
@@ -289,7 +295,7 @@ class PPO(OnPolicyAgent):
         """
         loss, stats = ppo_objective(
             log_probs, entropy, vs_pred.squeeze(-1), log_probs_old, vs_pred_old.squeeze(-1), advs,
-            vs_teacher.squeeze(-1), None if self.hooked_batch is None else self.hooked_batch.weight,
+            vs_teacher.squeeze(-1), None if self._hooked_batch is None else self._hooked_batch.weight,
             clip_eps=self.clip_eps, clip_eps_vf=self.clip_eps_vf, value_func_coef=self.value_func_coef,
             entropy_coef=self.entropy_coef,
         )  # fmt: skip
@@ -308,4 +314,4 @@ class PPO(OnPolicyAgent):
         "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, NaN where undefined.
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
-        return [*self.window_means(), *others]
+        return [*self._window_means(), *others]

@@ -69,7 +69,7 @@ class REINFORCE(OnPolicyAgent):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    kept_numbers = ("average_entropy",)
+    _kept_numbers = ("average_entropy",)
     value_type = Distribution
     _warned_of_cut_off = False
 
@@ -79,7 +79,7 @@ class REINFORCE(OnPolicyAgent):
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
     #: Episodes that these methods are learning from.
-    hooked_sequences: Sequence[Batch] = ()
+    _hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
         self,
@@ -113,14 +113,14 @@ class REINFORCE(OnPolicyAgent):
 
     def is_due(self) -> bool:
         """True if there are enough episodes to learn from."""
-        return self.rollout.n_ended >= self.batchsize
+        return self._rollout.n_ended >= self.batchsize
 
-    def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+    def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Update the running mean of entropies, one acting environment after the other."""
         for each in distribution.entropy()[acting].tolist():
-            self.move_average("average_entropy", each)
+            self._move_average("average_entropy", each)
 
-    def cut_off(self, env_ids: Any, rows: Any) -> None:
+    def _cut_off(self, env_ids: Any, rows: Any) -> None:
         """Discard the episodes that were truncated after the steps in these rows, or keep them as whole ones."""
         if len(rows) and not self.learn_from_truncated:
             if not self._warned_of_cut_off:
@@ -129,11 +129,11 @@ class REINFORCE(OnPolicyAgent):
                     "episodes that are cut off without having ended are thrown away: learn_from_truncated=True would "
                     "learn from them; this warning comes once"
                 )
-            self.rollout.forget(rows)
+            self._rollout.forget(rows)
 
     def update_from_rollout(self) -> None:
         """Learn from the episodes that have ended, and forget them."""
-        self._learn_once(self.rollout.take(self.gamma, self.device))
+        self._learn_once(self._rollout.take(self.gamma, self.device))
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one gradient step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
@@ -142,7 +142,7 @@ class REINFORCE(OnPolicyAgent):
         reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
         returns = lambda_returns(reward, discount, nothing, continues, 1.0).squeeze(1)
         check_numbers(returns=returns)
-        if self.overridden_hooks:
+        if self._overridden_hooks:
             learn_by_sequences(self, [*one_by_one(episodes)])
             return returns, {}
         episodes = dataclasses.replace(episodes, steps=steps.replace(returns=returns))

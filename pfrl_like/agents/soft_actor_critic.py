@@ -156,13 +156,13 @@ class SoftActorCritic(OffPolicyActorCritic):
 
     averaged_rows: tuple[str, ...] = ("entropy",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
-    targets = Targets(of_policy=False, moved="every update")
-    needs_densities = True
-    hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
-    acting_hook = "batch_select_greedy_action"
+    _targets = Targets(of_policy=False, moved="every update")
+    _needs_densities = True
+    _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
+    _acting_hook = "batch_select_greedy_action"
     #: How the critics' values are combined, for the targets and for the policy's loss.
-    pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
-    policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
+    _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
+    _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
     def __init__(
         self,
@@ -203,8 +203,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         critics, optimizers = two_or_more(locals())
         self.initial_temperature, self.entropy_target = initial_temperature, entropy_target
         self.temperature_optimizer_lr = temperature_optimizer_lr
-        multipliers = self.make_multipliers()
-        self.multipliers = {each.name: each for each in multipliers}
+        multipliers = self._make_multipliers()
+        self._multipliers = {each.name: each for each in multipliers}
         for each in multipliers:
             if each.holder is None:
                 setattr(self, f"{each.name}_holder", None)
@@ -219,9 +219,9 @@ class SoftActorCritic(OffPolicyActorCritic):
     @property
     def temperature(self) -> float:
         """Weight of the entropy."""
-        return float(self.multipliers["temperature"]())
+        return float(self._multipliers["temperature"]())
 
-    def make_multipliers(self) -> list[LagrangeMultiplier]:
+    def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Lagrange multipliers of the losses; the constructor calls it first."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
@@ -229,26 +229,26 @@ class SoftActorCritic(OffPolicyActorCritic):
     def acting_copy(self) -> Any:
         """A copy that only chooses actions, on the CPU; its multipliers are constants."""
         acting = super().acting_copy()
-        acting.multipliers = {name: each.constant() for name, each in self.multipliers.items()}
+        acting._multipliers = {name: each.constant() for name, each in self._multipliers.items()}
         return acting
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`soft_next_value` of the target networks, and `soft_reward`."""
         with evaluating_readers(self.policy):
-            next_value, log_prob = soft_next_value(self.policy, self.bootstrap_critics(), batch, self.pool)
-        return next_value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
+            next_value, log_prob = soft_next_value(self.policy, self._bootstrap_critics(), batch, self._pool)
+        return next_value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
         """`sac_policy_loss` of the agent's policy and critics."""
-        pool = self.policy_pool
+        pool = self._policy_pool
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise `policy_loss` and `temperature_loss`; returns statistics."""
-        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
+        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         step("policy_optimizer", loss)
-        if "update_temperature" not in self.overridden_hooks:
-            self.multipliers["temperature"].update(
+        if "update_temperature" not in self._overridden_hooks:
+            self._multipliers["temperature"].update(
                 step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
             )
         elif self.entropy_target is not None:
@@ -264,7 +264,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self.step_on_critics(batch)
+        self._step_on_critics(batch)
 
     def update_policy_and_temperature(self, batch: Any) -> None:
         """Make a gradient step on the policy's loss, and one on the temperature's.
@@ -275,7 +275,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self.step_on_policy(batch)
+        self._step_on_policy(batch)
 
     def update_temperature(self, log_prob: Tensor) -> None:
         """Make a gradient step on `temperature_loss`.
@@ -286,8 +286,8 @@ class SoftActorCritic(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If the loss or a gradient is NaN or infinite.
         """
-        batch = Batch(None, None, log_prob, None, log_prob) if self.hooked_batch is None else self.hooked_batch
-        self.multipliers["temperature"].update(
+        batch = Batch(None, None, log_prob, None, log_prob) if self._hooked_batch is None else self._hooked_batch
+        self._multipliers["temperature"].update(
             own_step(self), log_prob, self.entropy_target, batch.weight, self.batch_accumulator
         )
 
@@ -300,17 +300,17 @@ class SoftActorCritic(OffPolicyActorCritic):
         """
         return actions_of_policy(self, batch_obs, deterministic)
 
-    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+    def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Update as PFRL's `update` does: the critics, the policy and temperature if due, and the target networks."""
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
         self.sync_target_network()
 
-    def bootstrap_critics(self) -> Sequence[Any]:
+    def _bootstrap_critics(self) -> Sequence[Any]:
         """The critics whose values of the next states make the targets."""
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
         """Number of updates of the policy, and the multipliers."""
-        return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self.multipliers}}
+        return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}

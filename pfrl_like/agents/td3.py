@@ -110,12 +110,12 @@ class TD3(OffPolicyActorCritic):
     """
 
     averaged_updates = ("policy_loss",)
-    saved_counters = {**OffPolicyActorCritic.saved_counters, "q_func_n_updates": "q_func_n_updates"}
+    _saved_counters = {**OffPolicyActorCritic._saved_counters, "q_func_n_updates": "q_func_n_updates"}
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
-    elementwise = staticmethod(square)
-    targets = Targets(moved="with policy")
-    hooks_of_update = frozenset(["update_q_func", "update_policy"])
-    acting_hook = "batch_select_onpolicy_action"
+    _elementwise = staticmethod(square)
+    _targets = Targets(moved="with policy")
+    _hooks_of_update = frozenset(["update_q_func", "update_policy"])
+    _acting_hook = "batch_select_onpolicy_action"
     _more_critic_updates = 0  # critic updates minus updates, if PFRL's methods are called several times or never
 
     q_func1: Any
@@ -178,7 +178,7 @@ class TD3(OffPolicyActorCritic):
         """`ddpg_policy_loss` of the first critic."""
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Known bounds of the actions of the agent's parts, those of the default smoothing included.
 
         Args:
@@ -186,7 +186,7 @@ class TD3(OffPolicyActorCritic):
         """
         by_default = self.target_policy_smoothing_func is default_target_policy_smoothing_func
         smoothed = (-1.0, 1.0) if by_default else None
-        return {**super().bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
+        return {**super()._bounds_of_actions(distribution), "target_policy_smoothing_func": smoothed}
 
     def update_q_func(self, batch: Any) -> None:
         """Make a gradient step on the loss of each critic.
@@ -197,7 +197,7 @@ class TD3(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self.step_on_critics(batch)
+        self._step_on_critics(batch)
         self.q_func_n_updates += 1
 
     def update_policy(self, batch: Any) -> None:
@@ -209,13 +209,13 @@ class TD3(OffPolicyActorCritic):
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
         """
-        self.step_on_policy(batch)
+        self._step_on_policy(batch)
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
         """A sample of the policy for each of k raw observations."""
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
-    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+    def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Update as PFRL's `update` does: the critics, then, if it is due, the policy and the target networks."""
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
@@ -223,9 +223,9 @@ class TD3(OffPolicyActorCritic):
             self.sync_target_network()
         self._more_critic_updates -= 1  # since `update` counts one
 
-    def count_update(self) -> None:
+    def _count_update(self) -> None:
         """Count an update; `update_q_func` counts those of the critics."""
-        super().count_update()
+        super()._count_update()
         self._more_critic_updates -= 1
 
     def extra_statistics(self) -> dict[str, Any]:

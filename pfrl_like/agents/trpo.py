@@ -123,8 +123,8 @@ class TRPO(OnPolicyAgent):
     """
 
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
-    acting_argument = "policy"
-    kept_numbers = ("explained_variance",)
+    _acting_argument = "policy"
+    _kept_numbers = ("explained_variance",)
 
     kl_record: deque[float]
     policy_step_size_record: deque[float]
@@ -188,7 +188,7 @@ class TRPO(OnPolicyAgent):
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one step of the policy within the trust region, and `vf_epochs` epochs of steps of the values."""
-        steps = self.evaluated(episodes, self.lambd)
+        steps = self._evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
@@ -237,7 +237,7 @@ class TRPO(OnPolicyAgent):
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows (NaN before the first value), and the explained variance (see `PPO`)."""
-        return [*self.window_means(), ("explained_variance", self.explained_variance)]
+        return [*self._window_means(), ("explained_variance", self.explained_variance)]
 
 
 def _check_apart(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:

@@ -27,7 +27,27 @@ class AWR(Estimator):
         beta: Temperature of the weights; the smaller, the more the advantage counts.
         max_weight: Largest weight.
         momentum: Momentum of the stochastic gradient descent of policy and value function.
-        kwargs: As `Estimator`.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     agent_class: ClassVar[Any] = agents.AWR
@@ -86,7 +106,38 @@ class DiscreteAWR(AWR):
     """Advantage-Weighted Regression of discrete actions, `pfrl_like.agents.DiscreteAWR`.
 
     Args:
-        kwargs: As `AWR`.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the value function.
+        batch_size: Transitions per iteration, from which returns are computed.
+        gamma: Discount factor per step.
+        batch_size_per_update: Transitions per update within an iteration.
+        n_actor_updates: Updates of the policy per iteration.
+        n_critic_updates: Updates of the value function per iteration.
+        lam: lambda of the TD(lambda) returns.
+        beta: Temperature of the weights; the smaller, the more the advantage counts.
+        max_weight: Largest weight.
+        momentum: Momentum of the stochastic gradient descent of policy and value function.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     agent_class = agents.DiscreteAWR

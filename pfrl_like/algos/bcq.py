@@ -20,7 +20,38 @@ class ImitatingActorCritic(ActorCritic):
         n_action_samples: Number of actions drawn in the targets and for `predict`.
         update_actor_interval: Updates of the critics per update of the policy.
         rl_start_epoch: First epoch in which policy and critics learn, too.
-        kwargs: As `ActorCritic`.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     loss_names: ClassVar[Any] = {**ActorCritic.loss_names, "imitator_loss": "imitator_loss"}
@@ -61,7 +92,43 @@ class BCQ(ImitatingActorCritic):
         action_flexibility: Largest perturbation of a drawn action.
         latent_size: Size of the model's latent vector.
         beta: Weight of the KL divergence in the model's loss.
-        kwargs: As `ImitatingActorCritic`.
+        imitator_learning_rate: Learning rate of the model.
+        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
+        n_action_samples: Number of actions drawn in the targets and for `predict`.
+        update_actor_interval: Updates of the critics per update of the policy.
+        rl_start_epoch: First epoch in which policy and critics learn, too.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     actor_learning_rate = 1e-3
@@ -107,7 +174,45 @@ class BEAR(ImitatingActorCritic, SAC):
         n_mmd_action_samples: Number of actions drawn from the policy, and from the model, to measure the discrepancy;
             at least 2.
         vae_kl_weight: Weight of the KL divergence in the model's loss.
-        kwargs: As `ImitatingActorCritic` and `SAC`.
+        imitator_learning_rate: Learning rate of the model.
+        lam: Weight of the smallest critic value in the targets; the largest has the weight 1 - lam.
+        n_action_samples: Number of actions drawn in the targets and for `predict`.
+        update_actor_interval: Updates of the critics per update of the policy and of the temperature.
+        rl_start_epoch: First epoch in which policy and critics learn, too.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        temp_learning_rate: Learning rate of the temperature.
+        initial_temperature: Initial temperature.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     agent_class = agents.BEAR
@@ -140,7 +245,41 @@ class DiscreteBCQ(DoubleDQN):
         action_flexibility: Smallest probability of an action, as a share of that of the most probable one; less
             probable actions are left out.
         beta: Weight of the mean squared logits in the loss of the model of recorded actions.
-        kwargs: As `DQN`.
+        learning_rate: Learning rate of the Q-function.
+        target_update_interval: Updates between updates of the target network.
+        clip_delta: Loss of a TD error: True takes the Huber loss (half the square up to 1, the absolute error less 1/2
+            beyond), as d3rlpy's code does from 0.32 to 2.8; False takes half the square, as in the formula of its
+            document. The loss is the mean over the minibatch and the sum over the critics. It has no effect unless
+            `q_func_type` is "mean": quantiles have the quantile Huber loss.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     loss_names = {"loss": "loss", "imitator_loss": "imitator_loss"}

@@ -84,7 +84,7 @@ class OffPolicyRLAlgorithm(ABC):
             raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
             raise TypeError(
-                f"env_spec: got a {type(env_spec).__name__}, expected something with observation_space and "
+                f"env_spec: got {type(env_spec).__name__}, expected something with observation_space and "
                 "action_space, for instance the environment"
             )
         capacity = getattr(replay_buffer, "capacity", None)

@@ -19,7 +19,38 @@ class SAC(ActorCritic):
         temp_learning_rate: Learning rate of the temperature.
         initial_temperature: Initial temperature.
         update_actor_interval: Updates of the critics per update of policy and temperature.
-        kwargs: As `ActorCritic`.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     agent_class: ClassVar[Any] = agents.SoftActorCritic
@@ -59,7 +90,41 @@ class CQL(SAC):
         n_action_samples: Number of actions drawn of each kind: of the policy, of it in the next state, uniform.
         conservative_weight: Factor of the gap between the values of drawn actions and those of the data.
         soft_q_backup: Whether the critics' targets include the entropy in the next state.
-        kwargs: As `SAC`.
+        temp_learning_rate: Learning rate of the temperature.
+        initial_temperature: Initial temperature.
+        update_actor_interval: Updates of the critics per update of policy and temperature.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     agent_class = agents.CQL
@@ -104,7 +169,38 @@ class AWAC(ActorCritic):
         max_weight: Largest weight.
         actor_weight_decay: Weight decay of the policy's Adam.
         update_actor_interval: Updates of the critics per update of the policy.
-        kwargs: As `ActorCritic`.
+        actor_learning_rate: Learning rate of the policy.
+        critic_learning_rate: Learning rate of the critics.
+        tau: Share of the way that the targets move towards the learning networks with each update.
+        gamma: Discount factor per step.
+        n_critics: Number of Q-functions; targets are made of the least of their values.
+        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
+        share_encoder: Whether they share one encoder.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        eps: Epsilon of Adam.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     batch_size = 1024

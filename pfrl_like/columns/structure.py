@@ -63,18 +63,18 @@ def flatten(value: Any, structure: Structure, name: str) -> Iterator[tuple[str, 
     """
     if isinstance(structure, dict):
         if not isinstance(value, Mapping) or value.keys() != structure.keys():
-            came = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else f"a {type(value).__name__}"
+            came = f"a dict with keys {list(value)}" if isinstance(value, Mapping) else type(value).__name__
             raise ValueError(f"{name}: got {came}, expected a dict with keys {list(structure)} as in the first step")
         for key, part in structure.items():
             yield from flatten(value[key], part, f"{name}[{key!r}]")
     elif isinstance(structure, tuple):
         if not isinstance(value, tuple) or len(value) != len(structure):
-            came = f"{len(value)} items" if isinstance(value, tuple) else f"a {type(value).__name__}"
+            came = f"{len(value)} items" if isinstance(value, tuple) else type(value).__name__
             raise ValueError(f"{name}: got {came}, expected a tuple of {len(structure)} items as in the first step")
         for i, part in enumerate(structure):
             yield from flatten(value[i], part, f"{name}[{i}]")
     elif isinstance(value, Mapping | tuple):
-        raise ValueError(f"{name}: got a {type(value).__name__}, expected a single value as in the first step")
+        raise ValueError(f"{name}: got {type(value).__name__}, expected a single value as in the first step")
     else:
         yield name, value
 

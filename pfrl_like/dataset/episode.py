@@ -11,6 +11,7 @@ from pfrl_like.columns import Indices
 from pfrl_like.dataset.conventions import table_from_arrays
 from pfrl_like.dataset.table import NEXT_ROW, NO_ACTION, NO_OBS, NO_REWARD, SAME_ROW, Table, joined
 from pfrl_like.dataset.transition import Transition, Transitions
+from pfrl_like.utils.reprs import never_raising
 
 _NO_LAST = {"observations": NO_OBS, "actions": NO_ACTION}
 
@@ -72,6 +73,7 @@ class Episode(Sequence[Transition]):
         episode.table, episode.number, episode._action_size = table, number, action_size
         return episode
 
+    @never_raising
     def __repr__(self) -> str:
         ended = "terminated" if self.terminated else "cut off"
         return f"{type(self).__name__}({len(self)} transitions, return {self.compute_return():g}, {ended})"
@@ -181,11 +183,11 @@ def listed(episodes: Any) -> list[Episode]:
     """
     found = getattr(episodes, "episodes", episodes)
     if isinstance(found, str | bytes) or not isinstance(found, Iterable):
-        raise TypeError(f"episodes is a {type(found).__name__}, expected a dataset or a list of episodes")
+        raise TypeError(f"episodes is {type(found).__name__}, expected a dataset or a list of episodes")
     chosen = list(found)
     for i, episode in enumerate(chosen):
         if not isinstance(episode, Episode):
-            raise TypeError(f"episodes[{i}] is a {type(episode).__name__}, expected an Episode")
+            raise TypeError(f"episodes[{i}] is {type(episode).__name__}, expected an Episode")
     if not sum(map(len, chosen)):
         raise ValueError("episodes hold no transition, expected at least one")
     return chosen

@@ -1,6 +1,7 @@
 """`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches for training."""
 
 import math
+import mmap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from pfrl_like.batch import Batch, map_nested
 from pfrl_like.columns import Indices, packed, stacks
+from pfrl_like.columns.structure import map_structure
 from pfrl_like.dataset.check import Finding, findings, statistics
 from pfrl_like.dataset.conventions import in_named_convention, table_from_arrays, warn_of_integer_vectors
 from pfrl_like.dataset.episode import Episode
@@ -18,6 +20,7 @@ from pfrl_like.dataset.table import NEXT_ROW, Table, part
 from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
+from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
 
 class MDPDataset(DatasetSources, Sequence[Episode]):
@@ -83,11 +86,16 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
 
     # A list of episodes
 
+    @never_raising
     def __repr__(self) -> str:
-        kind = "discrete" if self.discrete_action else "continuous"
+        kind, table = "discrete" if self.discrete_action else "continuous", self._tables[0]
+        leaves = table.obs.leaves
+        observed = map_structure(lambda i: dtype_and_shape(leaves[i]), table.obs.structure)
+        is_mapped = any(_is_mapped(leaf.data) for each in self._tables for leaf in each.obs.leaves)
         return (
-            f"{type(self).__name__}({len(self)} episodes, {self.n_steps} transitions, observations "
-            f"{self.get_observation_shape()}, {kind} actions of size {self.get_action_size()})"
+            f"{type(self).__name__}({len(self):,} episodes, {self.n_steps:,} transitions, observations {observed} "
+            f"{'on disk' if is_mapped else 'in memory'}, {kind} {table.action.dtype} actions of size "
+            f"{self.get_action_size()})"
         )
 
     def __len__(self) -> int:
@@ -411,3 +419,10 @@ def _all_single(batch: Batch) -> Batch:
 
     changes = {name: single(getattr(batch, name)) for name in ("obs", "next_obs", "action", "next_action")}
     return batch.replace(**changes, continuation=batch.continuation and batch.continuation.map(single))
+
+
+def _is_mapped(array: Any) -> bool:
+    """True if an array's values are in a mapped file."""
+    while isinstance(array, np.ndarray):
+        array = array.base
+    return isinstance(array, mmap.mmap)

@@ -33,7 +33,7 @@ def table_from_buffer(buffer: ReplayBuffer) -> tuple[Table, bool]:
         TypeError: If `buffer` is no replay buffer of this library.
     """
     if not hasattr(buffer, "stored_steps"):
-        raise TypeError(f"buffer: got a {type(buffer).__name__}, expected one of pfrl_like.replay_buffers")
+        raise TypeError(f"buffer: got {type(buffer).__name__}, expected one of pfrl_like.replay_buffers")
     columns, rows = buffer.stored_steps()
     if not len(rows) or columns.obs is None or columns.action is None:
         raise ValueError("buffer: got an empty one, expected at least one transition")

@@ -6,10 +6,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from pfrl_like.batch import map_nested
 from pfrl_like.columns import Indices, as_array, stacks
 from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.table import NEXT_ROW, SAME_ROW, Table
 from pfrl_like.utils.checks import check_counts
+from pfrl_like.utils.reprs import dtype_and_shape, never_raising
 
 #: Limit on the numbers of an observation or action that are printed in full.
 _SHOWN = 8
@@ -65,6 +67,7 @@ class Transition:
         if next_transition is not None and next_transition.prev_transition is None:
             next_transition._prev = self
 
+    @never_raising
     def __repr__(self) -> str:
         paid = "reward" if self.reward_convention == SAME_ROW else "next_reward"
         values = {name: getattr(self, name) for name in ("observation", "action", paid, "next_observation")}
@@ -287,6 +290,11 @@ class TransitionMiniBatch(Sequence[Transition]):
         self.actions, self.next_actions = _columns(each("action")), _columns(each("next_action"))
         self.rewards, self.next_rewards = _column(each("reward")), _column(each("next_reward"))
         self.terminals = _column(each("terminal"))
+
+    @never_raising
+    def __repr__(self) -> str:
+        obs, actions = map_nested(dtype_and_shape, (self.observations, self.actions))
+        return f"{type(self).__name__}({len(self):,} transitions, observations {obs}, actions {actions})"
 
     def __len__(self) -> int:
         return len(self.transitions)

@@ -7,6 +7,7 @@ of the run.
 
 import contextlib
 import dataclasses
+import glob
 import logging
 import os
 import shlex
@@ -102,8 +103,13 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of `crash.json`.
 
     Raises:
-        CheckpointError: If the file is missing or damaged.
+        CheckpointError: If the file is missing or damaged; the error names records in the directory.
     """
+    if not os.path.lexists(os.path.join(directory, CRASH)):
+        records = ", ".join(sorted(glob.glob("crash-*", root_dir=directory))) or "none"
+        raise CheckpointError(
+            directory, f"has no {CRASH}, expected the directory crash-<t> of a run; in this one there are: {records}"
+        )
     return read_json(os.path.join(directory, CRASH), _LARGEST)
 
 

@@ -19,6 +19,7 @@ from pfrl_like.export import Signature
 from pfrl_like.processes import Portable, SharedArrays, send
 from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
+from pfrl_like.utils.reprs import never_raising
 
 #: Steps per message to the learner, and seconds after which a message with fewer steps is sent.
 ROWS, SECONDS = 32, 0.1
@@ -176,7 +177,7 @@ class Actor(AsyncAgent):
         counts: SharedArrays | None = None,
         index: int = 0,
     ) -> None:
-        self.acting, self.pipe = acting, pipe
+        self._acting, self.pipe = acting, pipe
         self._weights, self._counts, self._index = weights, counts, index
         self._steps = np.zeros(index + 2, np.int64) if counts is None else counts.arrays[STEPS]
         self._sender = RowSender(self._send)
@@ -187,18 +188,22 @@ class Actor(AsyncAgent):
         """Environment steps in training, of all actors together; explorers' schedules depend on it."""
         return int(self._steps.sum())
 
+    @never_raising
+    def __repr__(self) -> str:
+        return f"{type(self).__name__} of {self._acting!r}"
+
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Choose an action; `action_mask`, [n_actions], is True for allowed actions."""
-        self.acting.training = self.training
+        self._acting.training = self.training
         if self.training:
-            self.acting.t = self.t
+            self._acting.t = self.t
             self._refresh()
-        return self.acting.act(obs, **mask_keyword(action_mask))  # its methods may have PFRL's signatures
+        return self._acting.act(obs, **mask_keyword(action_mask))  # its methods may have PFRL's signatures
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Observe the result of the last action; `action_mask`, [n_actions], belongs to `obs`."""
-        self.acting.training = self.training
-        self.acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
+        self._acting.training = self.training
+        self._acting.observe(obs, reward, done, reset, **mask_keyword(action_mask))
         if self.training:
             self._steps[1 + self._index] += 1
             self._wait_for_learner()
@@ -212,12 +217,12 @@ class Actor(AsyncAgent):
 
     def stop_episode(self) -> None:
         """Leave the running episode: the next steps belong to a new one."""
-        self.acting.training = self.training
-        self.acting.stop_episode()
+        self._acting.training = self.training
+        self._acting.stop_episode()
 
     def dry_run(self, obs: Any, action_space: Any = None) -> None:
         """Reject an environment in which the agent cannot act."""
-        self.acting.dry_run(obs, action_space)
+        self._acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
         """Request that the learner's process saves the agent, between two updates."""
@@ -230,7 +235,7 @@ class Actor(AsyncAgent):
     def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
         """Write the greedy policy with the newest parameters to a file; options are those of the agent's `export`."""
         self._refresh()
-        signature: Signature = self.acting.export(path, **options)
+        signature: Signature = self._acting.export(path, **options)
         return signature
 
     def get_statistics(self) -> list[tuple[str, Any]]:
@@ -274,7 +279,7 @@ class Actor(AsyncAgent):
         return answer
 
     def _left_alone(self) -> WorkerError:
-        self.acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
+        self._acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
         return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
 
 

@@ -27,7 +27,7 @@ def rsample_with_log_prob(distribution: Any) -> tuple[Tensor, Tensor]:
         return sample, log_prob
     if not getattr(distribution, "has_rsample", False):
         raise TypeError(
-            f"policy gives a {type(distribution).__name__}, through whose samples no gradient flows: "
+            f"policy gives {type(distribution).__name__}, through whose samples no gradient flows: "
             "use a Gaussian head, squashed or not"
         )
     sample = distribution.rsample()
@@ -64,7 +64,7 @@ def masked(distribution: Any, action_mask: Any) -> MaskedCategorical | ProductOf
     if isinstance(distribution, torch.distributions.Categorical):
         return MaskedCategorical(distribution.logits, action_mask)
     raise TypeError(
-        f"action_mask came with a policy that gives a {type(distribution).__name__}; only categorical actions can be "
+        f"action_mask came with a policy that gives {type(distribution).__name__}; only categorical actions can be "
         "forbidden: use a SoftmaxCategoricalHead or a MultiCategoricalHead"
     )
 
@@ -188,7 +188,7 @@ def _kept_by(distribution: Any) -> dict[str, Tensor]:
             kept = {name: value for name, value in kept.items() if name not in others}
     if not kept:
         raise TypeError(
-            f"distribution is a {type(distribution).__name__}, whose parameters are not known: expected a Gaussian or "
+            f"distribution is {type(distribution).__name__}, whose parameters are not known: expected a Gaussian or "
             "categorical one, or one with `params` and `with_params`"
         )
     return kept

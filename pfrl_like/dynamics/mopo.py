@@ -31,7 +31,7 @@ class MOPO(Estimator):
     """A dynamics model; estimators that have it as `dynamics` imagine transitions with it.
 
     It is fitted like an algorithm. Rewards of imagined transitions are reduced by `lam` times the variance of the
-    prediction, so that a policy avoids states where the model is uncertain.
+    prediction, so that a policy avoids states where the model is uncertain. Observations are vectors.
 
     Args:
         learning_rate: Learning rate of Adam.
@@ -43,7 +43,30 @@ class MOPO(Estimator):
         horizon: Number of steps of a rollout.
         lam: Factor of the variance that is subtracted from rewards.
         discrete_action: Whether actions are discrete.
-        kwargs: As `Estimator`; observations are vectors, and `dynamics`, `action_scaler` and `reward_scaler` stay None.
+        batch_size: Transitions of a minibatch.
+        n_frames: Number of images that are stacked along the channels to one observation.
+        use_batch_norm: Whether each layer of the networks is followed by batch normalisation.
+        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
+        scaler: Scaler of the observations: "pixel", "min_max", "standard", or a `Scaler`; also spelt
+            `observation_scaler`. The first `fit` fits it to its episodes if it is not fitted, and likewise the scalers
+            of actions and rewards.
+        action_scaler: Scaler of continuous actions: "min_max", "standard", or a `Scaler`. The agent, `impl`, learns and
+            acts with scaled actions; "min_max" scales to [-1, 1], the range of policies. Arguments and results of the
+            estimator, explorers and buffers have the unscaled actions of the data and the environment. `fit_online`
+            fits "min_max" to the environment's bounds. It stays None here.
+        reward_scaler: Scaler of the rewards that are learnt from: "min_max", "standard", "return", "multiply", or a
+            `Scaler` of rewards such as `ClipRewardScaler(-1.0, 1.0)`. Values are then those of scaled rewards. It stays
+            None here.
+        augmentation: Names of augmentations, or augmentations, or an `AugmentationPipeline`; None for none.
+        n_augmentations: Number of times that each row is augmented; the loss is the mean over them.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        dynamics: Model that generates more transitions at the beginning of every epoch, for that epoch; None for none.
+            It stays None here.
+        n_epochs: Epochs of a `fit` without the argument `n_epochs`; None for 1000.
+        impl: An agent that is used instead of one built by the estimator; None for none.
+        kwargs: Unknown hyperparameters, which are ignored with a warning. Those of later versions of d3rlpy raise a
+            TypeError that names the equivalent here.
     """
 
     loss_names: ClassVar[Any] = {"loss": "loss"}

@@ -78,22 +78,22 @@ def check_sides(dataset: Any, agent: Any, model: Any) -> None:
     """
     if not hasattr(dataset, "sample_batch"):
         raise TypeError(
-            f"dataset is a {type(dataset).__name__}, expected something with sample_batch; MDPDataset.from_episodes "
+            f"dataset is {type(dataset).__name__}, expected something with sample_batch; MDPDataset.from_episodes "
             "makes a dataset of a list of episodes"
         )
     if not hasattr(model, "sample"):
         raise TypeError(
-            f"model is a {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"
+            f"model is {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"
         )
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:
         raise TypeError(
-            f"agent is a {type(agent).__name__}, which learns from {', '.join(needed)}, but what is imagined is single "
+            f"agent is {type(agent).__name__}, which learns from {', '.join(needed)}, but what is imagined is single "
             "transitions: use another agent, such as COMBO"
         )
     if getattr(dataset, "prioritized", False):
         raise TypeError(
-            f"dataset is a {type(dataset).__name__}, which draws by priorities, but imagined transitions have none: "
+            f"dataset is {type(dataset).__name__}, which draws by priorities, but imagined transitions have none: "
             "use one that draws uniformly"
         )
 
@@ -227,7 +227,7 @@ class ModelRollouts:
 
     def _made(self) -> dict[str, Any]:
         """Parameters of the rollouts and the checksum of the model, by name; it is unknown without `state_dict`."""
-        model: Any = unknown(f"the model is a {type(self.model).__name__} without state_dict, which may be another one")
+        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict, which may be another one")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))
         numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}

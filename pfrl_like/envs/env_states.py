@@ -158,7 +158,7 @@ def restore_between_episodes(env: Any, told: Mapping[str, Any], *, alone: bool =
         if told["envs"] is not None:
             innermost.restore_between_episodes(told["envs"])
         elif is_vector(innermost) and not (_envs_of(innermost) or _pair_of(innermost)):
-            raise ValueError(f"nobody knows the states of the environments in a {type(innermost).__name__}")
+            raise ValueError(f"nobody knows the states of the environments in {type(innermost).__name__}")
     except ValueError:
         raise
     except Exception as error:  # raised by the user's code

@@ -220,7 +220,7 @@ def as_vector_stream(env: Any) -> VectorStream:
     of_gym: Any = getattr(sys.modules.get("gym.vector"), "VectorEnv", ())
     if isinstance(env, of_gym) or not has_methods or not hasattr(env, "num_envs"):
         raise TypeError(
-            f"env is a {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
+            f"env is {type(env).__name__}, expected a vector environment: one of gymnasium.vector, or one with "
             "num_envs, step(actions) and reset(mask); SerialVectorEnv([env, ...]) makes one of single environments"
         )
     return PfrlStream(env)

@@ -51,7 +51,8 @@ class MultiprocessVectorEnv(VectorEnv):
 
     Raises:
         ValueError: If there is no function, the start method is not available, or an argument is out of range.
-        TypeError: If a function cannot be sent to another process, or an argument that has to be a number is none.
+        TypeError: If one is no function or cannot be sent to another process, or an argument that has to be a number is
+            none.
         WorkerError: If an environment cannot be made, or not in time.
         RuntimeError: In a daemonic process, which cannot start others; use `SerialVectorEnv` there.
     """
@@ -68,6 +69,12 @@ class MultiprocessVectorEnv(VectorEnv):
     ) -> None:
         if len(env_fns) == 0:
             raise ValueError("env_fns is empty, expected at least one function that makes an environment")
+        for i, make_env in enumerate(env_fns):
+            if not callable(make_env):
+                raise TypeError(
+                    f"env_fns[{i}] is {make_env!r:.80} ({type(make_env).__name__}), expected a function that makes an "
+                    "environment"
+                )
         check_choice("on_worker_failure", on_worker_failure, ("raise", "restart"))
         check_counts(least=0, max_restarts=max_restarts)
         check_seconds(optional=True, step_timeout=step_timeout)

@@ -25,13 +25,19 @@ class SerialVectorEnv(VectorEnv):
 
     Raises:
         ValueError: If there is no environment.
+        TypeError: If an object lacks `reset` or `step`, or is a class or a function.
     """
 
     def __init__(self, envs: Sequence[Any]) -> None:
         if len(envs) == 0:
             raise ValueError("envs is empty, expected at least one environment")
         self.envs = envs
-        for env in envs:
+        for i, env in enumerate(envs):
+            if isinstance(env, type) or not (hasattr(env, "reset") and hasattr(env, "step")):
+                raise TypeError(
+                    f"envs[{i}] is {env!r:.80} ({type(env).__name__}), expected an environment with reset and step; "
+                    "MultiprocessVectorEnv takes functions that make one"
+                )
             mend_gym(env)
         self.num_envs = len(envs)
         self.observation_space = getattr(envs[0], "observation_space", None)

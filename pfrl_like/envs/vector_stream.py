@@ -102,7 +102,7 @@ class VectorStream(ABC):
         self.observation_space = observation_space
         self.action_space = action_space
         *_, self.innermost = layers_of(env)
-        self.not_recorded = f"nobody knows how the episodes in a {type(self.innermost).__name__} come about"
+        self.not_recorded = f"nobody knows how the episodes in {type(self.innermost).__name__} come about"
         self._all_active = np.ones(self.num_envs, dtype=np.bool_)
         self._all_active.flags.writeable = False  # shared by all steps
 
@@ -323,11 +323,11 @@ class PfrlStream(VectorStream):
         """Act in every environment."""
         result = self.env.step(actions)
         if not isinstance(result, tuple | list) or len(result) not in (4, 5):
-            came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+            came = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
             raise EnvError(f"the vector environment's step returned {came}, expected 4 or 5")
         obs, infos = result[0], result[-1]
         if len(infos) != self.num_envs or isinstance(infos, Mapping):
-            raise EnvError(f"infos is a {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
+            raise EnvError(f"infos is {type(infos).__name__} of length {len(infos)}, expected {self.num_envs} dicts")
         terminated = as_bools(result[2], self.num_envs, "done")
         if len(result) == 5:
             truncated = as_bools(result[3], self.num_envs, "truncated")

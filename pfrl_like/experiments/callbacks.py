@@ -128,7 +128,7 @@ class Evaluation:
         """
         self.history[:] = state["history"]
         known = hasattr(self.evaluator, "restore_state")
-        return () if known else [f"evaluator: a {type(self.evaluator).__name__} has no restore_state"]
+        return () if known else [f"evaluator: {type(self.evaluator).__name__} has no restore_state"]
 
     def close(self) -> None:
         """Close the files of the evaluator."""
@@ -185,6 +185,7 @@ class Progress:
         clock: Returns the time in seconds.
         last_words: Returns the message printed at the end, "" for none.
         waits: Returns what the first update waits for, "" for nothing; called for every line.
+        first_words: Line printed at once, "" for none.
     """
 
     def __init__(
@@ -196,8 +197,11 @@ class Progress:
         clock: Any = None,
         last_words: Callable[[], str] = str,
         waits: Callable[[], str] = str,
+        first_words: str = "",
     ) -> None:
         self.stream = stream or sys.stderr
+        if first_words:
+            self.stream.write(f"{first_words}\n")
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
         self.last_words, self.waits = last_words, waits

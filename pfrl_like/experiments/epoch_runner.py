@@ -230,9 +230,7 @@ class EpochRunner:
     def _check_spaces(self) -> None:
         if not hasattr(self.algorithm, "env_spec"):
             name = type(self.algorithm).__name__
-            raise TypeError(
-                f"algorithm: got a {name}, expected an EpochAlgorithm, such as algos.EpochDQN of your parts"
-            )
+            raise TypeError(f"algorithm: got {name}, expected an EpochAlgorithm, such as algos.EpochDQN of your parts")
         for name in ("observation_space", "action_space"):
             wanted, found = getattr(self.algorithm.env_spec, name), getattr(self.env, name, None)
             if found is not None and found != wanted:

@@ -428,7 +428,8 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
         if vector:
             raise ValueError(
                 f"eval_env is None, and env ({type(env).__name__}) can be neither made anew nor copied "
-                f"({type(error).__name__}: {error}): give an eval_env"
+                f"({type(error).__name__}: {error}): give an eval_env, "
+                "a single environment or another vector environment"
             ) from error
         return contextlib.nullcontext(env), "the training environment, between episodes"
     _share_running_statistics(env, copied)

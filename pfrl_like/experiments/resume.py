@@ -280,7 +280,7 @@ def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, wa
 
 def _load_agent(agent: Any, saved: Saved) -> int:
     if not hasattr(agent, "load"):
-        raise TypeError(f"agent: a {type(agent).__name__} has no method load, which resume=True needs")
+        raise TypeError(f"agent: {type(agent).__name__} has no method load, which resume=True needs")
     try:
         agent.load(saved.path)
     except PfrlLikeError:

@@ -211,9 +211,9 @@ class OwnAttributes:
 
     It has to be made before training starts. Attributes that keep their values are not saved: they come from the
     constructor of the object. Changed attributes are restored if they are numbers, flags, text, arrays, tensors, or
-    lists, tuples and dicts of such. Other attributes that were replaced are reported as not saved. Changes inside
-    further objects, and in more than a mebibyte of data, are not covered; those objects have to save them. Random
-    generators inside any of them are restored with the random streams of the run.
+    lists, tuples and dicts of such. Other attributes that are new or were replaced are reported as not saved. Changes
+    inside further objects, and in more than a mebibyte of data, are not covered; those objects have to save them.
+    Random generators inside any of them are restored with the random streams of the run.
 
     Args:
         owner: The object.
@@ -231,7 +231,7 @@ class OwnAttributes:
     def saved_state(self) -> dict[str, Any]:
         """The changed values, and the names of changed attributes that cannot be saved."""
         changed = dict(self._changed())
-        lost = [name for name, text in changed.items() if text is None and name in self._begun]
+        lost = [name for name, text in changed.items() if text is None]
         return {"values": {name: json.loads(text) for name, text in changed.items() if text is not None}, "lost": lost}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
@@ -295,7 +295,7 @@ def find_buffers(*owners: Any) -> tuple[dict[str, AbstractReplayBuffer], list[st
             named[_free(_NOT_OF_FILES.sub("-", path).strip(".-"), named)] = value
     buffers = {name: value for name, value in named.items() if isinstance(value, AbstractReplayBuffer)}
     unsaved = [
-        f"{name} is a {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
+        f"{name} is {type(value).__name__}, which is no AbstractReplayBuffer, so that what it holds is not saved"
         for name, value in named.items()
         if name not in buffers
     ]

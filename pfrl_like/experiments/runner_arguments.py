@@ -93,7 +93,8 @@ def _check_list(name: str, given: Any, fits: Callable[[Any], bool], one: str, se
 
 
 def _unfit(name: str, given: Any, expected: str) -> TypeError:
-    return TypeError(f"{name} is {given!r:.80} ({type(given).__name__}), expected {expected}")
+    first_line = repr(given).partition("\n")[0]
+    return TypeError(f"{name} is {first_line:.80} ({type(given).__name__}), expected {expected}")
 
 
 def _is_env(given: Any) -> bool:
@@ -165,7 +166,7 @@ def check_shares(agent: Any, name: str) -> None:
         return
     runners = [runner for method, runner in _RUNNERS.items() if hasattr(agent, method)]
     raise TypeError(
-        f"{name} is a {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
+        f"{name} is {type(agent).__name__}, which has no shared_attributes: each process would train a copy of its "
         "own. Agents that processes train together are A3C, ACER, and those that name what they share "
         f"(AsyncAgent.shared_attributes). Train this one with {' or '.join(runners)}; use_shared_memory=False trains "
         "the copies by themselves, and saves that of process 0"

@@ -259,7 +259,7 @@ def with_chooser(error: ValueError, agent: Any) -> ValueError:
     if getattr(agent, "burnin_action_func", None) is not None and getattr(agent, "burning_in", None) is True:
         giver = "burnin_action_func"
     elif getattr(agent, "explorer", None) is not None:
-        giver += f", whose explorer is a {type(agent.explorer).__name__}"
+        giver += f", whose explorer is {type(agent.explorer).__name__}"
     return ValueError(f"{error}; it comes from {giver}")
 
 

@@ -189,6 +189,8 @@ def train_agent_async(
             tells_evaluations=use_tensorboard, successful_score=successful_score,
             profile=outdir if profile else None, outcome=outcome,
         )  # fmt: skip
+        if resume and step_offset:
+            logger.info("The run resumes from step %d of %s", step_offset, outdir)
         set_aside(outdir, step_offset, logger, in_vain=resume)  # before processes write
         learner = getattr(agent, "agent", agent)
         if hasattr(learner, "t"):

@@ -21,6 +21,10 @@ from pfrl_like.utils.random import check_rng
 _LOGGER = logging.getLogger(__name__)
 
 _OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
+_OF_UPDATES = (
+    "; agents that learn from datasets are those with a replay buffer, such as DQN and SoftActorCritic, and those of "
+    "pfrl_like.agents.offline"
+)
 _OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
 
 
@@ -53,6 +57,8 @@ class DatasetSource:
         self._sample = "sample_sequences" if self.of_sequences else "sample_batch"
         check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
         check_has("dataset", dataset, self._sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        if minibatch_size is None:
+            check_has("agent", agent, "minibatch_size", way_out=_OF_UPDATES)
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)

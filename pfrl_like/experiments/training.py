@@ -231,7 +231,9 @@ def train(
         board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
-            callbacks.append(Progress(steps, step_offset, evaluator, last_words=updates.complaint, waits=updates.waits))
+            begins = "" if goes_on_from is None else f"resuming from step {step_offset:,} of {outdir}"
+            last, waits = updates.complaint, updates.waits
+            callbacks.append(Progress(steps, step_offset, evaluator, last_words=last, waits=waits, first_words=begins))
         if evaluator is not None:
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
             callbacks.append(evaluation)

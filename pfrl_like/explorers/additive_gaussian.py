@@ -56,10 +56,7 @@ class AdditiveGaussian(RandomExplorer):
         return actions
 
     def _disturbed(self, actions: NDArray[Any]) -> NDArray[Any]:
-        noisy: NDArray[Any] = actions + self.source.normal(scale=self.scale, size=actions.shape).astype(np.float32)
+        noisy: NDArray[Any] = actions + self._source.normal(scale=self.scale, size=actions.shape).astype(np.float32)
         if self.low is not None or self.high is not None:
             noisy = np.clip(noisy, self.low, self.high).astype(noisy.dtype, copy=False)
         return noisy
-
-    def __repr__(self) -> str:
-        return f"AdditiveGaussian(scale={self.scale}, low={self.low}, high={self.high})"

@@ -118,7 +118,7 @@ class AdditiveOU(RandomExplorer):
             noise[rows] = self.mu
         else:
             stationary = self.sigma / np.sqrt(2 * self.theta - self.theta**2)
-            noise[rows] = self.source.normal(size=noise[rows].shape, loc=self.mu, scale=stationary)
+            noise[rows] = self._source.normal(size=noise[rows].shape, loc=self.mu, scale=stationary)
         self._begun[rows] = True
 
     def evolve(self) -> None:
@@ -129,7 +129,7 @@ class AdditiveOU(RandomExplorer):
         """
         state: Any = self.ou_state
         drift = self.theta * (self.mu - state)
-        self.ou_state = state + (drift + self.source.normal(size=state.shape, loc=0, scale=self.sigma))
+        self.ou_state = state + (drift + self._source.normal(size=state.shape, loc=0, scale=self.sigma))
 
     def state_dict(self) -> dict[str, Any]:
         """State of the processes, and of the generator if the explorer has its own."""
@@ -149,9 +149,6 @@ class AdditiveOU(RandomExplorer):
         ou_state = None if ou_state is None else np.array(ou_state, dtype=np.float32)
         super().load_state_dict(state)
         self.ou_state, self._begun = ou_state, begun
-
-    def __repr__(self) -> str:
-        return f"AdditiveOU(mu={self.mu}, theta={self.theta}, sigma={self.sigma})"
 
 
 #: The default `evolve`, which moves the processes of all environments at once.

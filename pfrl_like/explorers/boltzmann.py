@@ -62,8 +62,5 @@ class Boltzmann(RandomExplorer):
         cumulative = probs.astype(np.float64).cumsum(1)
         cumulative /= cumulative[:, -1:]
         # The first action whose cumulative probability exceeds the draw, as in np.random.choice.
-        drawn: NDArray[np.int64] = (cumulative <= self.source.random((len(rows), 1))).sum(1)
+        drawn: NDArray[np.int64] = (cumulative <= self._source.random((len(rows), 1))).sum(1)
         return drawn
-
-    def __repr__(self) -> str:
-        return f"Boltzmann(T={self.T})"

@@ -30,7 +30,7 @@ class RandomExplorer(Explorer):
         self.rng = rng
 
     @property
-    def source(self) -> Any:
+    def _source(self) -> Any:
         """Source of random numbers, with `random` and `normal`."""
         return np.random if self.rng is None else self.rng
 
@@ -106,7 +106,7 @@ class EpsilonGreedy(RandomExplorer):
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """A random action with probability epsilon, otherwise the greedy one."""
         self.epsilon = self.compute_epsilon(t)
-        explores = self.source.random() < self.epsilon
+        explores = self._source.random() < self.epsilon
         action = self._random_action(action_value, 0) if explores else greedy_action_func()
         if self.logger.isEnabledFor(logging.DEBUG):
             self.logger.debug("t:%s a:%s %s", t, action, "non-greedy" if explores else "greedy")
@@ -116,7 +116,7 @@ class EpsilonGreedy(RandomExplorer):
         """An action for each of k environments: one draw each, and a random action only where it is needed."""
         self.epsilon = self.compute_epsilon(t)
         n_draws = len(greedy_actions) if active is None else np.count_nonzero(active)
-        explores = (self.source.random(n_draws) < self.epsilon).nonzero()[0]
+        explores = (self._source.random(n_draws) < self.epsilon).nonzero()[0]
         if active is not None:
             explores = np.flatnonzero(active)[explores]
         actions = greedy_actions
@@ -137,10 +137,7 @@ class EpsilonGreedy(RandomExplorer):
         allowed: NDArray[np.int64] = np.flatnonzero(mask[i].cpu().numpy())
         if len(allowed) == 0:
             allowed = np.arange(mask.shape[1])
-        return allowed[int(self.source.random() * len(allowed))]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(epsilon={self.epsilon})"
+        return allowed[int(self._source.random() * len(allowed))]
 
 
 def _check_random_action(action: Any, actions: NDArray[Any]) -> None:

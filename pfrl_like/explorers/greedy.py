@@ -18,6 +18,3 @@ class Greedy(Explorer):
     def select_actions(self, t: int, greedy_actions: Any, action_value: Any = None, active: Any = None) -> Any:
         """The greedy actions, [k, ...]."""
         return greedy_actions
-
-    def __repr__(self) -> str:
-        return "Greedy()"

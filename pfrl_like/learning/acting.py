@@ -82,16 +82,16 @@ class PolicyChoice:
 class Acting:
     """The acting half of an agent, which does not require that the agent learns.
 
-    An agent whose action selection does not fit `chooses` overrides `select_actions` and `greedy_actions`.
+    An agent whose action selection does not fit `_chooses` overrides `select_actions` and `greedy_actions`.
     """
 
     #: Turns the network's output into actions.
-    chooses: ValueChoice | PolicyChoice = ValueChoice()
+    _chooses: ValueChoice | PolicyChoice = ValueChoice()
 
     #: Modules that choose actions; the first one receives the features.
-    acting_attributes: tuple[str, ...] = ("model",)
+    _acting_attributes: tuple[str, ...] = ("model",)
     #: Name of the acting network in error messages.
-    acting_argument: str = "q_function"
+    _acting_argument: str = "q_function"
     #: Class of the network's output; the default `select_actions` needs its `greedy_actions`.
     value_type: type[Any] = ActionValue
 
@@ -102,7 +102,7 @@ class Acting:
     #: Chooses actions in training instead of the policy, while the agent is `burning_in`.
     burnin_action_func: Callable[..., Any] | None = None
     #: Action mask and active environments of a call that an overridden method handles.
-    hooked_choice: tuple[Any, Any] = (None, None)
+    _hooked_choice: tuple[Any, Any] = (None, None)
 
     training: bool
     device: torch.device
@@ -112,11 +112,11 @@ class Acting:
     batch_last_obs: Any = None
     batch_last_action: Any = None
     #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
-    overridden_hooks: frozenset[str] = frozenset()
+    _overridden_hooks: frozenset[str] = frozenset()
     #: The overridden method that chooses actions for raw observations.
-    acting_hook: str = ""
+    _acting_hook: str = ""
     #: True once the dry run on an observation has been made.
-    was_tried: bool = False
+    _was_tried: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
     _compiled_greedy: CompiledFunction | None = None
@@ -153,14 +153,14 @@ class Acting:
             raise ValueError(f"obs is {came}, expected a sequence of observations, one for each environment")
         if action_mask is None and has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
-        if self.acting_hook in self.overridden_hooks:
+        if self._acting_hook in self._overridden_hooks:
             return act_through_hook(self, batch_obs, action_mask, active)
         try:
             obs = self.features(batch_obs, self.device)
-            if self.training and not self.was_tried:
+            if self.training and not self._was_tried:
                 with isolated_rng():
                     self._try_on(map_nested(lambda leaf: leaf[:1], obs))
-            module = getattr(self, self.acting_attributes[0])
+            module = getattr(self, self._acting_attributes[0])
             learns_moments = self.training or not normalizations_of(module)
             still = contextlib.nullcontext() if learns_moments else holding_still(module)
             with torch.inference_mode(), evaluating_readers(module), still:
@@ -168,7 +168,7 @@ class Acting:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise misfit(batch_obs, error.__cause__ or error, self.acting_argument, hint) from error
+                raise misfit(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
@@ -176,14 +176,14 @@ class Acting:
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
         """Select actions for a batch of features, array [k, ...]; nothing is drawn for inactive environments."""
-        return self.chooses.select(self, obs, action_mask, active)
+        return self._chooses.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
         """Return the evaluation actions for a batch of features, [k, ...], and the output that they are derived from.
 
         Uses torch operations only, because `export` writes this method into a file.
         """
-        return self.chooses.greedy(self, obs, action_mask, active)
+        return self._chooses.greedy(self, obs, action_mask, active)
 
     @property
     def burning_in(self) -> bool:
@@ -192,7 +192,7 @@ class Acting:
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the output of the acting network for features."""
-        module = getattr(self, self.acting_attributes[0])
+        module = getattr(self, self._acting_attributes[0])
         try:
             if self.memory is None:
                 value = fast_forward(module, obs)
@@ -201,9 +201,9 @@ class Acting:
         except MISFITS as error:
             if type(error) not in MISFITS:  # out of memory, not implemented, ...
                 raise
-            raise misfit(obs, error, self.acting_argument) from error
+            raise misfit(obs, error, self._acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
-            raise wrong_value(value, self.value_type, self.acting_argument)
+            raise wrong_value(value, self.value_type, self._acting_argument)
         return value
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -240,12 +240,12 @@ class Acting:
 
     def _try_on(self, obs: Any, action_space: Any = None) -> Any:
         """Make the `dry_run` on features of one observation, [1, ...]."""
-        self.was_tried = True
+        self._was_tried = True
         output = self.probe(obs)
-        self.check_output(output, obs, action_space)
+        self._check_output(output, obs, action_space)
         return output
 
-    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Make the checks of `dry_run`; this base method checks the type of the network's output.
 
         Args:
@@ -254,7 +254,7 @@ class Acting:
             action_space: Action space of the environment; None if there is none.
         """
         if not isinstance(output, self.value_type):
-            raise wrong_value(output, self.value_type, self.acting_argument)
+            raise wrong_value(output, self.value_type, self._acting_argument)
 
     def probe(self, obs: Any) -> Any:
         """Return the network's output for features of one observation, [1, ...]; the network keeps nothing of the call.
@@ -262,8 +262,8 @@ class Acting:
         Raises:
             ValueError: If the features do not fit the network.
         """
-        module = getattr(self, self.acting_attributes[0])
-        with taken_by(self.acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
+        module = getattr(self, self._acting_attributes[0])
+        with taken_by(self._acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
             return forward(module, obs)[0]
 
     export = export
@@ -272,7 +272,7 @@ class Acting:
     def greedy_copy(self) -> Any:
         """Return a copy on the CPU that acts as this agent in evaluation, by modes of a policy, and cannot learn."""
         acting = greedy_copy(self)
-        if isinstance(self.chooses, PolicyChoice):
+        if isinstance(self._chooses, PolicyChoice):
             acting.act_deterministically = True
         return acting
 
@@ -281,7 +281,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     """Choose actions with the overridden method of PFRL's agent; in training the explorer may then change them.
 
     Args:
-        agent: The agent; its `acting_hook` is the method's name.
+        agent: The agent; its `_acting_hook` is the method's name.
         batch_obs: k observations.
         action_mask: True where an action is allowed, [k, n_actions]; None allows all actions.
         active: False for environments whose action will be ignored, [k].
@@ -289,9 +289,9 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
     Returns:
         k actions.
     """
-    name = agent.acting_hook
+    name = agent._acting_hook
     options = {"deterministic": agent.act_deterministically} if name == "batch_select_greedy_action" else {}
-    agent.hooked_choice = (action_mask, active)
+    agent._hooked_choice = (action_mask, active)
     try:
         if agent.training and agent.burnin_action_func is not None and agent.burning_in:
             actions: Any = burnin_actions(agent, len(batch_obs), action_mask, active)
@@ -300,7 +300,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
             if agent.training and agent.explorer is not None:
                 actions = explored(agent, np.asarray(actions), action_mask, active)
     finally:
-        agent.hooked_choice = (None, None)
+        agent._hooked_choice = (None, None)
     if agent.training:
         agent.batch_last_obs, agent.batch_last_action, agent._last_mask = batch_obs, actions, action_mask
     return actions
@@ -319,7 +319,7 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
         batch_obs: k observations.
         deterministic: Take the mode of each distribution, not a sample.
     """
-    action_mask, active = agent.hooked_choice
+    action_mask, active = agent._hooked_choice
     still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
     with torch.inference_mode(), evaluating_readers(agent.policy), still:
         distribution = agent._distribution(agent.features(batch_obs, agent.device), action_mask, active)
@@ -368,9 +368,9 @@ def samples_its_policy(agent: Any) -> bool:
     """Return True if training actions are samples of the agent's `policy`; BCQ acts with another module instead."""
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
-        and isinstance(agent.chooses, PolicyChoice)
-        and agent.acting_hook not in agent.overridden_hooks
-        and agent.acting_attributes[0] == "policy"
+        and isinstance(agent._chooses, PolicyChoice)
+        and agent._acting_hook not in agent._overridden_hooks
+        and agent._acting_attributes[0] == "policy"
         and isinstance(agent.policy, nn.Module)
     )
 

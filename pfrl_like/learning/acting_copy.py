@@ -23,7 +23,7 @@ from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
 #: Attributes that an acting copy lacks, besides optimisers and modules that do not act.
-_LEFT_BEHIND = ("gradient_steps", "last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
+_LEFT_BEHIND = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 def acting_copy(agent: Any) -> Any:
@@ -31,12 +31,12 @@ def acting_copy(agent: Any) -> Any:
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
     vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # also constructor-only ones
-    for name in agent.acting_attributes:
+    for name in agent._acting_attributes:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
     acting.device, acting.gpu = torch.device("cpu"), None
     acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
-    acting.clear_records()
+    acting._clear_records()
     acting.replay_buffer = ()  # an `Actor` replaces it
     acting.target_update_interval = sys.maxsize  # there is no target network to update
     return acting
@@ -97,7 +97,7 @@ def setup_actor_learner_training(
     check_counts(optional=True, n_updates=n_updates)
     if updates_per_step is not None and not updates_per_step > 0:
         raise ValueError(f"updates_per_step is {updates_per_step!r}, expected a positive number, or None")
-    weights = SharedWeights([getattr(agent, name) for name in agent.acting_attributes])
+    weights = SharedWeights([getattr(agent, name) for name in agent._acting_attributes])
     counts = SharedArrays((((n_actors + 1,), "<i8"), ((1,), "|u1"), ((1,), "|u1")))
     counts.arrays[STEPS][0] = agent.t
     server, address, remove = learner.listen(n_actors)
@@ -118,7 +118,7 @@ def setup_actor_learner_training(
     poller = learner.Poller(representative, server, key, loop, threading.Event(), failure, release)
     acting = agent.acting_copy()
     make_actor = ActorFactory(
-        Portable(lambda: acting), agent.acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
+        Portable(lambda: acting), agent._acting_attributes, address, key, (weights.memory.name, weights.memory.layout),
         (counts.name, counts.layout), learner.RunnersAgentProxy(*parts),
     )  # fmt: skip
     threads = [
@@ -180,9 +180,9 @@ def export(
         NonFiniteError: If the agent's own actions are NaN or infinite.
         ValueError: If the ending or `noise` is not one of those listed.
     """
-    if agent.acting_hook in agent.overridden_hooks:
+    if agent._acting_hook in agent._overridden_hooks:
         raise ExportError(
-            f"{type(agent).__name__} overrides {agent.acting_hook}, which no file can hold: override "
+            f"{type(agent).__name__} overrides {agent._acting_hook}, which no file can hold: override "
             "greedy_actions(obs, action_mask, active), torch operations on features, instead"
         )
     if example_obs is None:
@@ -193,7 +193,7 @@ def export(
 def greedy_copy(agent: Any) -> Any:
     """Return a copy on the CPU that acts as the agent in evaluation and cannot learn."""
     acting = object.__new__(type(agent))
-    names = (*agent.acting_attributes, "obs_normalizer")
+    names = (*agent._acting_attributes, "obs_normalizer")
     for name, value in list(vars(agent).items()):
         if name in names and isinstance(value, nn.Module):
             vars(acting)[name] = frozen_copy(value).cpu()

@@ -1,6 +1,7 @@
 """The base class of agents with a replay buffer, a policy and critics of state and action."""
 
 import functools
+import logging
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.functions.losses import bootstrap_weight, half_square
 from pfrl_like.learning.acting import PolicyChoice
 from pfrl_like.learning.compatibility import spaces
-from pfrl_like.learning.compatibility.arguments import check_pairs
+from pfrl_like.learning.compatibility.arguments import check_pairs, passed_on
 from pfrl_like.learning.compatibility.dry_run import try_critics, try_parts
 from pfrl_like.learning.compatibility.parts import check_distribution, check_explorer
 from pfrl_like.learning.compatibility.spaces import Bounds
@@ -52,8 +53,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     Args:
         policy: Module from observations to distributions of actions.
-        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name.
-            One may be a `QFunctionEnsemble`: several critics with one optimiser.
+        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name. One
+            may be a `QFunctionEnsemble`: several critics with one optimiser.
         optimizers: The optimisers, by attribute: the policy's, then the critics', then those of `further` modules.
         replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
         gamma: Discount factor per step.
@@ -63,36 +64,57 @@ class OffPolicyActorCritic(OffPolicyAgent):
             policy. In actors of other processes until they get the first parameters thereafter.
         act_deterministically: In evaluation take the mode of the policy, not a sample.
         policy_update_delay: Updates of the critics for each one of the policy.
-        schedule: The remaining keyword arguments of `OffPolicyAgent`.
+        gpu: CUDA device index; None or negative means the CPU.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
+            the agent updates its `targets` itself.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The policy, and maybe the critics, are recurrent and trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
     """
 
-    chooses = PolicyChoice()
-    acting_attributes: tuple[str, ...] = ("policy", "policy_updates")
-    acting_argument = "policy"
+    _chooses = PolicyChoice()
+    _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
+    _acting_argument = "policy"
     value_type: type[Any] = Distribution
     #: Kind of the action space; the kind in the words of errors; the agents that errors recommend for other kinds.
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
     #: Agent for discrete actions that errors recommend.
-    discrete_form: str = "DiscreteSAC"
+    _discrete_form: str = "DiscreteSAC"
     averaged_rows: tuple[str, ...] = ()
     averaged_updates: tuple[str, ...] = ()
-    saved_counters = {**OffPolicyAgent.saved_counters, "n_policy_updates": "n_policy_updates"}
+    _saved_counters = {**OffPolicyAgent._saved_counters, "n_policy_updates": "n_policy_updates"}
     #: Names in `get_statistics`, in this order.
     reported: tuple[str, ...] = ("n_updates",)
     #: Loss of one TD error, for critics that give plain numbers.
-    elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
+    _elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
     #: Called as (critic, batch): the critic's value of the actions taken.
     value_of: Callable[..., Any] = staticmethod(value_of)
     #: Methods of PFRL's agent that make up its update.
-    hooks_of_update: frozenset[str] = frozenset()
+    _hooks_of_update: frozenset[str] = frozenset()
     #: True if the policy learns; otherwise it has no optimiser.
     policy_learns: bool = True
     #: True if the losses need log-probabilities of the policy's distributions.
-    needs_densities: bool = False
+    _needs_densities: bool = False
     #: Samples and log-probabilities that the losses then take from the policy's distributions.
-    densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
+    _densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
     #: Class of the critics' outputs; plain numbers count as `DiscreteActionValue`.
-    critic_type: type[Any] = DiscreteActionValue
+    _critic_type: type[Any] = DiscreteActionValue
 
     policy: Any
     target_policy: Any
@@ -111,36 +133,55 @@ class OffPolicyActorCritic(OffPolicyAgent):
         burnin_action_func: Callable[[], Any] | None,
         act_deterministically: bool,
         policy_update_delay: int = 1,
-        **schedule: Any,
+        gpu: int | None,
+        device: torch.device | str | None,
+        replay_start_size: int,
+        minibatch_size: int,
+        update_interval: int,
+        target_update_interval: int | None,
+        phi: Callable[[Any], Any] | None,
+        target_update_method: str,
+        soft_update_tau: float,
+        n_times_update: int,
+        batch_accumulator: str,
+        episodic_update_len: int | None,
+        logger: logging.Logger,
+        batch_states: Callable[..., Any],
+        recurrent: bool,
+        max_grad_norm: float | None,
+        num_steps: int,
+        compile: bool,
     ) -> None:
         check_counts(policy_update_delay=policy_update_delay)
         check_function(optional=True, burnin_action_func=burnin_action_func)
         own_parts, own_optimizers = self.extra_modules()
         further, optimizers = {**(further or {}), **own_parts}, {**optimizers, **own_optimizers}
         named = members_by_name(critics)
-        self.critic_arguments, self.critic_names = tuple(critics), tuple(named)
+        self.critic_arguments, self._critic_names = tuple(critics), tuple(named)
         self.averaged_rows = (*(f"q{i}" for i in range(1, len(named) + 1)), *self.averaged_rows)
         self.averaged_updates = (*(f"{name}_loss" for name in named), *self.averaged_updates)
         self.policy_update_delay = policy_update_delay
         self.burnin_action_func = burnin_action_func
         self.act_deterministically = act_deterministically
         modules = {"policy": policy, **critics, **further}
-        super().__init__(modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **schedule)
+        super().__init__(
+            modules, optimizers, replay_buffer, gamma, explorer, burn_in=0, **passed_on(OffPolicyAgent, locals())
+        )
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
-        followed = ["policy"] * self.targets.of_policy + [*critics] * self.targets.of_critics
-        self.target_attributes = tuple(followed)
-        for name in self.target_attributes:
+        followed = ["policy"] * self._targets.of_policy + [*critics] * self._targets.of_critics
+        self._target_attributes = tuple(followed)
+        for name in self._target_attributes:
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
-        targets = [f"target_{name}" for name in self.target_attributes]
+        targets = [f"target_{name}" for name in self._target_attributes]
         self.saved_attributes = (*modules, *targets, *optimizers)
         own = [*optimizers][self.policy_learns :][: len(critics)]
         self._critics_of_optimizers = {
             name: len([*members_of(critic)]) for name, critic in zip(own, critics.values(), strict=True)
         }
         self._bootstraps = any(getattr(critic, "bootstrap", False) for critic in critics.values())
-        self.policy_updates = Count()
+        self._policy_updates = Count()
 
     # Hooks of an algorithm
 
@@ -148,7 +189,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Return modules that a variant learns in addition to the constructor's, and their optimisers, by attribute."""
         return {}, {}
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Check that critics take the state, or state and action, as the agent needs, and check the explorer.
 
         Raises:
@@ -156,7 +197,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
-    def critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
+    def _critics_among(self, modules: Mapping[str, nn.Module]) -> dict[str, nn.Module]:
         """Return the critics by name; an ensemble is replaced by its members."""
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
@@ -174,25 +215,25 @@ class OffPolicyActorCritic(OffPolicyAgent):
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield `critic_loss` of each critic; each is computed only when it is requested (see `step_critics`)."""
+        """Yield `critic_loss` of each critic; each is computed only when it is requested (see `_step_critics`)."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
-        every = self.rows_of_critics(batch) if self._bootstraps else [batch] * len(self.critic_names)
+        every = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
         for critic, rows in zip(self.critics, every, strict=True):
-            value, elementwise, accumulator = self.value_of(critic, batch), self.elementwise, self.batch_accumulator
+            value, elementwise, accumulator = self.value_of(critic, batch), self._elementwise, self.batch_accumulator
             yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
-    def rows_of_critics(self, batch: Batch) -> list[Batch]:
+    def _rows_of_critics(self, batch: Batch) -> list[Batch]:
         """Return the batch for each critic; members of a bootstrapped ensemble get random weights for its rows."""
         if not self._bootstraps:
-            return [batch] * len(self.critic_names)
+            return [batch] * len(self._critic_names)
         weight = torch.ones_like(batch.reward) if batch.weight is None else batch.weight
-        return [batch.replace(weight=weight * bootstrap_weight(weight)) for _ in self.critic_names]
+        return [batch.replace(weight=weight * bootstrap_weight(weight)) for _ in self._critic_names]
 
     @property
-    def loss_options(self) -> dict[str, Any]:
+    def _loss_options(self) -> dict[str, Any]:
         """Keyword arguments that reduce the critics' errors to one loss."""
-        return {"elementwise": self.elementwise, "accumulator": self.batch_accumulator}
+        return {"elementwise": self._elementwise, "accumulator": self.batch_accumulator}
 
     # Learning
 
@@ -200,49 +241,49 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Make a gradient step on the critics' losses, and in every `policy_update_delay`-th update on the policy's."""
         if batch.action.dtype == torch.float64:  # dtype of random actions from NumPy functions
             batch = batch.replace(action=batch.action.float())
-        if self.overridden_hooks and not self.hooks_of_update.isdisjoint(self.overridden_hooks):
+        if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):
             return learn_through_hooks(self, batch)
         with_policy = self.policy_learns and (self.optim_t + 1) % self.policy_update_delay == 0
-        if self._compiled is None:  # the usual case of `run_update_step`, inlined
-            steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
+        if self._compiled is None:  # the usual case of `_run_update_step`, inlined
+            steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
             td_error, stats = self.update_step(batch, steps, with_policy)
             self.guard.restore_moments(steps.refused)
         else:
             td_error, stats = self._compiled(batch, with_policy)
         if with_policy:
-            self.policy_updates.count += 1
-        moved = self.targets.moved
+            self._policy_updates.count += 1
+        moved = self._targets.moved
         if moved == "every update" or (with_policy and moved == "with policy"):
             self.sync_target_network()
         return td_error, stats
 
-    def update_through_hooks(self, batch: ColumnsOfBatch) -> None:
+    def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
         """Call the methods of PFRL's agent that a subclass overrides, in the order of PFRL's `update`."""
         raise NotImplementedError
 
-    def step_on_critics(self, batch: Any) -> None:
+    def _step_on_critics(self, batch: Any) -> None:
         """Make a step on the critics' losses: the default body of PFRL's methods for it.
 
         Args:
             batch: A minibatch in any of the forms that `to_batch` takes.
         """
-        self.record(self.update_step(to_batch(batch), own_step(self), False)[1])
+        self._record(self.update_step(to_batch(batch), own_step(self), False)[1])
 
-    def step_on_policy(self, batch: Any) -> None:
-        """Make a step on the policy's loss, and on losses that depend on it; see `step_on_critics` for `batch`."""
-        self.record(self.policy_step(to_batch(batch), own_step(self)))
+    def _step_on_policy(self, batch: Any) -> None:
+        """Make a step on the policy's loss, and on losses that depend on it; see `_step_on_critics` for `batch`."""
+        self._record(self.policy_step(to_batch(batch), own_step(self)))
         self.n_policy_updates += 1
 
-    def td_errors_of(self, batch: Batch) -> Tensor:
+    def _td_errors_of(self, batch: Batch) -> Tensor:
         """Return the TD errors of a minibatch of features, one for each row, [N]."""
         with isolated_rng():
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
-    def run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
+    def _run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
         """Run `update_step`, compiled if the agent is; `choice` holds its arguments after `step`."""
         if self._compiled is not None:
             return self._compiled(batch, *choice)
-        steps = self.last_steps = StepsOfUpdate(self.gradient_steps)
+        steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
         td_error, stats = self.update_step(batch, steps, *choice)
         self.guard.restore_moments(steps.refused)
         return td_error, stats
@@ -258,7 +299,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         found, further = self.critics_step(batch, step)
         losses, errors, values = zip(*found, strict=True)
         stats = {"loss": sum(loss.detach() for loss in losses), **further}
-        stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self.critic_names, losses, strict=True)}
+        stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self._critic_names, losses, strict=True)}
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
             stats |= self.policy_step(batch, step)
@@ -270,9 +311,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
         """Minimise the critics' losses, and losses that accompany them; returns `critic_losses` and statistics."""
-        return self.step_critics(self.critic_losses(batch), step), {}
+        return self._step_critics(self.critic_losses(batch), step), {}
 
-    def step_critics(
+    def _step_critics(
         self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
         """Minimise the critics' losses, in order; returns the items of `found`.
@@ -288,9 +329,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
                 step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
             taken += members
         given = len(taken) + len(list(following))
-        if given != len(self.critic_names):
+        if given != len(self._critic_names):
             came = f"critic_losses of {type(self).__name__} gave {given} losses"
-            raise ValueError(f"{came}, expected one for each of {', '.join(self.critic_names)}")
+            raise ValueError(f"{came}, expected one for each of {', '.join(self._critic_names)}")
         return taken
 
     critics = property(critics_of, doc="The critics, of an ensemble its members.")
@@ -305,7 +346,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         batch = batch_of_states(obs, action)
         values = [self.value_of(critic, batch) for critic in self.critics]
         if not values or isinstance(values[0], Tensor):
-            has = ", ".join(self.critic_names) or "no critic"
+            has = ", ".join(self._critic_names) or "no critic"
             raise TypeError(f"{type(self).__name__} has {has}, expected critics of actions, whose values are asked for")
         return torch.stack([value.evaluate_actions(action) for value in values])
 
@@ -323,11 +364,11 @@ class OffPolicyActorCritic(OffPolicyAgent):
     @property
     def n_policy_updates(self) -> int:
         """Number of updates of the policy."""
-        return int(self.policy_updates.count)
+        return int(self._policy_updates.count)
 
     @n_policy_updates.setter
     def n_policy_updates(self, count: int) -> None:
-        self.policy_updates.count.fill_(count)
+        self._policy_updates.count.fill_(count)
 
     @property
     def burning_in(self) -> bool:
@@ -336,12 +377,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     # Environments
 
-    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Check that the policy can act in the environment and can be learnt, and that the critics can learn."""
-        super().check_output(output, obs, action_space)
+        super()._check_output(output, obs, action_space)
         check_one_for_each(output, 1)
         if action_space is not None:
-            self.check_policy(output, action_space)
+            self._check_policy(output, action_space)
         try_parts(self, obs, output)
 
     def try_parts(self, batch: Batch, distribution: Distribution) -> None:
@@ -352,16 +393,16 @@ class OffPolicyActorCritic(OffPolicyAgent):
             distribution: Output of the policy for the observation.
         """
         if self.action_kind[0] != "discrete":
-            densities, instead = self.needs_densities, self.discrete_form
+            densities, instead = self._needs_densities, self._discrete_form
             check_distribution("policy", distribution, densities=densities, reparametrised=True, instead=instead)
-        if self.needs_densities:
+        if self._needs_densities:
             try:
-                self.densities_of(distribution)
+                self._densities_of(distribution)
             except (RuntimeError, NotImplementedError) as error:
                 raise TypeError(f"{type(self).__name__} needs a policy with densities, but {error}") from error
         try_critics(self, batch)
 
-    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+    def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Check that a dataset's actions are of the policy's kind; warn of actions that the policy cannot produce."""
         kind, _, others = self.action_kind
         spaces.check_kind(self, dataset, kind == "discrete", others)
@@ -371,7 +412,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
             spaces.check_size(self, dataset, output.event_shape.numel())
             spaces.warn_of_actions_out_of_reach(self, dataset, output)
 
-    def check_policy(self, distribution: Distribution, action_space: Any) -> None:
+    def _check_policy(self, distribution: Distribution, action_space: Any) -> None:
         """Check that the policy's output for one observation fits the action space."""
         kind, name, others = self.action_kind
         if space_kind(action_space) not in (kind, "other"):
@@ -379,12 +420,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
                 f"{type(self).__name__} has {name} actions, but the environment has {action_space}; use {others}"
             )
         spaces.check_policy_fits(distribution, action_space)
-        differ = spaces.bounds_that_differ(self.bounds_of_actions(distribution), action_space)
+        differ = spaces.bounds_that_differ(self._bounds_of_actions(distribution), action_space)
         if differ and differ != self._told_of_bounds:
             self.logger.warning(differ)
         self._told_of_bounds = differ
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Return the bounds that the agent's parts keep actions in, as far as they are known.
 
         Args:

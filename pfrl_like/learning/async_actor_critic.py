@@ -66,28 +66,28 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     _gradient_step: GradientStep | None = None
     _shared_buffers: Sequence[tuple[Tensor, Tensor]] = ()
 
-    chooses = PolicyChoice()
-    acting_argument = "model"
-    acting_attributes = ("model",)
+    _chooses = PolicyChoice()
+    _acting_argument = "model"
+    _acting_attributes = ("model",)
     value_type: type[Any] = tuple
 
     #: Classes of the model's outputs after the distribution.
-    further_outputs: tuple[type[Any], ...] = (Tensor,)
+    _further_outputs: tuple[type[Any], ...] = (Tensor,)
 
     #: Statistics with a value for each row; the running mean of each is the attribute `average_<name>`.
-    averaged: tuple[str, ...] = ("value", "entropy")
+    _averaged: tuple[str, ...] = ("value", "entropy")
     #: Other numeric attributes that are saved.
-    kept_numbers: tuple[str, ...] = ()
+    _kept_numbers: tuple[str, ...] = ()
     #: Parts of the model's output, for error messages.
-    model_parts = "(distribution, values)"
+    _model_parts = "(distribution, values)"
 
     #: Updates from replay after each update from the last steps, and True to leave the latter out.
     n_times_replay: int = 0
     disable_online_update: bool = False
 
     #: Steps that overridden methods of PFRL's agent learn from while they run; the number of steps that `update` made.
-    hooked_batch: Batch | None = None
-    hooked_updates: int = 0
+    _hooked_batch: Batch | None = None
+    _hooked_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
     obs_normalizer: None = None
@@ -124,7 +124,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             raise ValueError(
                 f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move it there"
             )
-        self.share_model(model, optimizer)
+        self._share_model(model, optimizer)
         self.features = FeatureExtractor(self.phi, batch_states)
         self.memory = RecurrentMemory(t_max, self.device) if recurrent else None
         self.t = 0  # steps of this process
@@ -142,25 +142,25 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Return the scalar loss, the errors of the values [N] and statistics of consecutive steps of one episode."""
         raise NotImplementedError
 
-    def learn_from(self, batch: Batch) -> None:
+    def _learn_from(self, batch: Batch) -> None:
         """Make the update that follows `t_max` steps or an episode's end."""
         self.learn(batch)
 
-    def learn_by_hooks(self, statevar: Any) -> None:
+    def _learn_by_hooks(self, statevar: Any) -> None:
         """Call the methods of PFRL's agent that a subclass overrides, as PFRL does after the last step of a batch.
 
         Args:
             statevar: Features of the last observation, None if it is terminal.
         """
-        batch: Any = self.hooked_batch if update_takes_batch(self) else statevar
+        batch: Any = self._hooked_batch if update_takes_batch(self) else statevar
         self.update(batch)
 
-    def state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
+    def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
         """Return the values of states, [N] or [N, 1], from the model's outputs for them."""
         value: Tensor = outputs[-1]
         return value
 
-    def store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
+    def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
         """Store the last step of all environments beyond the next update; see `store_step` for the arguments."""
 
     # Acting
@@ -174,16 +174,16 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
         outputs = super()._value(obs, active)
-        check_outputs(outputs, first_leaf(obs).shape[0], self.acting_argument, self.model_parts)
+        check_outputs(outputs, first_leaf(obs).shape[0], self._acting_argument, self._model_parts)
         return outputs[0]
 
-    def check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
         """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
-        super().check_output(outputs, obs, action_space)
-        check_outputs(outputs, 1, self.acting_argument, self.model_parts, self.further_outputs)
-        check_distribution(self.acting_argument, outputs[0], densities=True)
+        super()._check_output(outputs, obs, action_space)
+        check_outputs(outputs, 1, self._acting_argument, self._model_parts, self._further_outputs)
+        check_distribution(self._acting_argument, outputs[0], densities=True)
         if action_space is not None:
-            check_policy_fits(outputs[0], action_space, self.acting_argument)
+            check_policy_fits(outputs[0], action_space, self._acting_argument)
 
     # Observing
 
@@ -218,7 +218,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         check_observed(self, batch_obs, batch_reward, batch_done, batch_reset, active)
         if self.training:
             step = (self.batch_last_obs, self.batch_last_action, batch_reward, batch_obs, batch_done, batch_reset)
-            self.store(step, action_mask, active)
+            self._store(step, action_mask, active)
             if action_mask is None and self._last_mask is not None and has_mask(batch_obs):
                 action_mask = [obs[ACTION_MASK] for obs in batch_obs]
             for i in range(len(batch_obs)) if active is None else np.flatnonzero(active).tolist():
@@ -235,10 +235,10 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                     last_obs = self.features([batch_obs[i]], self.device)
                     last_mask = None if action_mask is None else action_mask[i]
                     batch = steps.batch(last_obs, last_mask, self.gamma, bool(batch_done[i]))
-                    if self.overridden_hooks:
+                    if self._overridden_hooks:
                         learn_from_steps(self, batch, steps.raw_obs, i)
                     else:
-                        self.learn_from(batch)
+                        self._learn_from(batch)
         if self.memory is not None:
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
@@ -273,7 +273,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
                 holds the steps.
         """
-        is_hooked = self.hooked_batch is not None
+        is_hooked = self._hooked_batch is not None
         if is_hooked:
             batch = batch_of_steps(self, batch)
         if batch.lengths is not None and len(batch.lengths) != 1:
@@ -300,18 +300,18 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         """Make the update of `update` with features in place of observations."""
         loss, error, stats = self.loss(batch)
         try:
-            self.step_shared(loss)
+            self._step_shared(loss)
         except NonFiniteError as refusal:
             refusal.batch = batch
             self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)
             raise
         self.optim_t += 1
-        for name in self.averaged:
+        for name in self._averaged:
             if name in stats:
                 setattr(self, f"average_{name}", self._running_mean(name, stats[name]))
         return error, stats
 
-    def last_value(self, batch: Batch) -> Tensor:
+    def _last_value(self, batch: Batch) -> Tensor:
         """Return the value of the state after the last row, [1], without a gradient; 0 if that state is terminal."""
         if not batch.discount[-1]:
             return torch.zeros(1)
@@ -323,7 +323,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
                 outputs, _ = forward(self.model, last, state)
             else:
                 outputs = fast_forward(self.model, last)
-            return self.state_value(outputs, mask).reshape(1)
+            return self._state_value(outputs, mask).reshape(1)
 
     def _running_mean(self, name: str, values: Tensor) -> float:
         mean: float = getattr(self, f"average_{name}")
@@ -336,7 +336,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Return running means over the rows that this process has learnt from."""
-        return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self.averaged]
+        return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self._averaged]
 
     def saved_state(self) -> dict[str, Any]:
         """Return counters, running means, recurrent states and the steps that have not been learnt from."""
@@ -344,7 +344,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
         if self._steps:
-            with_raw_obs = bool(self.overridden_hooks)
+            with_raw_obs = bool(self._overridden_hooks)
             state["steps"] = {str(i): steps.state_dict(with_raw_obs) for i, steps in self._steps.items()}
         return state
 
@@ -369,12 +369,12 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.memory, self._steps = memory, steps
 
     def _numbers(self) -> dict[str, Any]:
-        names = ("t", "optim_t", *(f"average_{name}" for name in self.averaged), *self.kept_numbers)
+        names = ("t", "optim_t", *(f"average_{name}" for name in self._averaged), *self._kept_numbers)
         return {name: getattr(self, name) for name in names}
 
     # The shared model (arXiv:1602.01783, algorithm S3)
 
-    def share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def _share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Set the model to share and the optimiser of its parameters, and make a copy of the model to act with."""
         self._shared_model = model
         self.optimizer = optimizer
@@ -414,7 +414,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             assert all(value.is_shared() for value in shared), "shared_model or optimizer is not all in shared memory"
         assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
 
-    def step_shared(self, loss: Tensor) -> None:
+    def _step_shared(self, loss: Tensor) -> None:
         """Update the shared parameters with the gradient of a loss of the copy; then copy them back.
 
         Raises:

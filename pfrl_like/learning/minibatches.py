@@ -216,7 +216,7 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
     with torch.no_grad(), evaluating_readers(agent.model):
         for size, following in zip(sizes, sizes[1:], strict=False):
             place = slice(start, start + size)
-            obs = agent.normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
+            obs = agent._normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
             after.append(batch_first(get_recurrent_state_at(new, slice(following, None), detach=True), new))
@@ -241,7 +241,7 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
             batch = batch.replace(continuation=dataclasses.replace(continuation, next_obs=next_obs))
     if agent.device.type != "cpu":
         batch = batch.to(agent.device)
-    batch = burn_in(getattr(agent, agent.acting_attributes[0]), batch, agent.burn_in) if agent.burn_in else batch
+    batch = burn_in(getattr(agent, agent._acting_attributes[0]), batch, agent.burn_in) if agent.burn_in else batch
     if agent.num_steps == 1 or batch.lengths is None:
         return batch
     reward, discount, next_row = n_step_returns(batch.reward, batch.discount, batch.lengths, agent.num_steps)

@@ -53,8 +53,7 @@ def wrong_type(given: type, value_type: type, argument: str, example: str | None
     needed, came = value_type.__name__, given.__name__
     example = example or _GIVEN_BY.get(needed)
     return OutputError(
-        f"{argument} gives {_with_article(came)}, expected one that gives {_with_article(needed)}"
-        f"{example and f', such as {example}' or ''}"
+        f"{argument} gives {came}, expected one that gives {needed}{example and f', such as {example}' or ''}"
     )
 
 
@@ -62,10 +61,6 @@ def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> T
     """Return the error of `wrong_type` for a critic of state and action."""
     example = _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
     return wrong_type(given, value_type, argument, example)
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
 def hint_of_pairs(error: BaseException) -> str:

@@ -62,7 +62,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         minibatch_size: Transitions (recurrent: sequences) per update.
         update_interval: Steps between updates.
         target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
-            the agent updates its `targets` itself.
+            the agent updates its target networks itself.
         phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
         target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
         soft_update_tau: How far a soft update moves, in (0, 1].
@@ -83,18 +83,18 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
     #: Modules with a target network, which is the attribute `target_` and the name.
-    target_attributes: tuple[str, ...] = ("model",)
+    _target_attributes: tuple[str, ...] = ("model",)
     #: Parts with a target network, and when the target networks are updated.
-    targets: Targets = Targets()
+    _targets: Targets = Targets()
     #: True for agents of recorded data, whose replay buffer may stay unused.
-    is_offline: bool = False
+    _is_offline: bool = False
     #: True if the losses use the next observations.
     bootstraps: bool = True
     #: True if present and next states pass through a network in one batch, which may normalise over both.
     joins_next_states: bool = False
     _ignores_modes: bool | None = None  # True if no network reads its mode, as dropout does; None before the check
     #: True if the agent can learn from sequences, with recurrent networks.
-    may_be_recurrent: bool = True
+    _may_be_recurrent: bool = True
     #: True if the agent learns from sequences, as `recurrent` agents do.
     learns_from_sequences: bool = False
     #: Further arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
@@ -106,7 +106,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: Statistics of the losses with one value for each update, recorded in the same way.
     averaged_updates: tuple[str, ...] = ("loss",)
     #: Attributes of the counters that are saved, by name.
-    saved_counters: Mapping[str, str] = types.MappingProxyType(
+    _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
     _records: Mapping[str, str]  # attributes of the records, by name
@@ -117,7 +117,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     augment: Callable[[Batch], Batch] | None = None
 
     #: The minibatch of an update by overridden methods of PFRL's agent, while it runs.
-    hooked_batch: Batch | None = None
+    _hooked_batch: Batch | None = None
 
     def __init__(
         self,
@@ -172,7 +172,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self.batch_states = batch_states
         check_parts(self, modules, optimizers)
         check_arguments(self)
-        self.check_modules(modules)
+        self._check_modules(modules)
         for module in modules.values():
             module.to(self.device)
         self.features = FeatureExtractor(self.phi, batch_states)
@@ -191,12 +191,12 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
         self.guard = UpdateGuard(self.device, modules.values())
         #: Reports, on a GPU, whether the last update was skipped there.
-        self.last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
+        self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
         self._cumulative_steps = 0
         self._updates_left = self._updates_per_move()  # before the next update of the target networks
-        self.clear_records()
+        self._clear_records()
 
     # Hooks of an algorithm
 
@@ -207,14 +207,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """
         raise NotImplementedError
 
-    def check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
         """Check the classes of the modules, given by argument; inputs and outputs are checked by the dry run."""
 
-    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Make the checks of `dry_run`; in training, first check that the buffer can hold `replay_start_size` steps."""
         if self.training and action_space is not None:
             check_start(self)
-        super().check_output(output, obs, action_space)
+        super()._check_output(output, obs, action_space)
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
         """Make the gradient steps of an update, by `step(name of the optimiser, loss)`; `compile` compiles it."""
@@ -242,6 +242,8 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         active: Any = None,
     ) -> None:
         """Process the results of the last actions; in training, store them and learn.
+
+        Rewards are checked here. Observations are not, because runners check them; the update rejects a NaN loss.
 
         Args:
             batch_obs: The k observations after the actions; at an episode's end its true last one.
@@ -301,7 +303,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
             return
-        if (self.overridden_hooks or "update" in self.__dict__) and overrides.takes_experiences(self):
+        if (self._overridden_hooks or "update" in self.__dict__) and overrides.takes_experiences(self):
             overrides.update_by_experiences(self)
             return
         if self.learns_from_sequences:
@@ -367,13 +369,13 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 if type(self).learn is not OffPolicyAgent.learn or "learn" in self.__dict__:
                     td_error, stats = self.learn(ready)
                 elif self._compiled is not None:
-                    if self.overridden_hooks:
+                    if self._overridden_hooks:
                         overrides.check_not_compiled(self, True)  # they were added to the class later
                     td_error, stats = self._compiled(ready)
                 else:  # the default `learn`, inlined
                     loss, td_error, stats = self.loss(ready)
                     self.gradient_steps["optimizer"](loss)
-                    guard.restore_moments(self.last_steps.refused)
+                    guard.restore_moments(self._last_steps.refused)
         except NonFiniteError as error:
             guard.reject(self, error, batch, self.optim_t + 1)
             raise
@@ -401,7 +403,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._ignores_modes = turn is FREE
         return turn
 
-    def count_update(self) -> None:
+    def _count_update(self) -> None:
         """Count an update made by an overridden method of PFRL's agent that did not count it."""
         self.optim_t += 1
 
@@ -415,14 +417,14 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             TD errors and statistics, as returned by `loss`.
         """
         td_error, stats = self.update_step(batch, lambda name, loss: self.gradient_steps[name](loss))
-        self.guard.restore_moments(self.last_steps.refused)
+        self.guard.restore_moments(self._last_steps.refused)
         return td_error, stats
 
-    def record(self, stats: Mapping[str, Tensor]) -> None:
+    def _record(self, stats: Mapping[str, Tensor]) -> None:
         """Add statistics of a loss to their records."""
         statistics.add_values(self, self._records, stats)
 
-    def td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
+    def _td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
         """Return the TD errors of a minibatch under the current networks, [N] (of sequences: the largest of each, [B]).
 
         Nothing is learnt, and no random stream is advanced.
@@ -434,22 +436,22 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         if not isinstance(batch, Batch):
             batch = batch_of_experiences(batch, self.gamma, sequences=self.learns_from_sequences)
             order = batch.index
-        td_error = self.td_errors_of(self._prepare(batch))
+        td_error = self._td_errors_of(self._prepare(batch))
         if batch.lengths is not None:
             td_error = max_over_sequences(td_error, batch.lengths)
         return td_error if order is None else td_error[order.argsort()]
 
-    def td_errors_of(self, batch: Batch) -> Tensor:
+    def _td_errors_of(self, batch: Batch) -> Tensor:
         """Return the TD errors of a minibatch of features, one for each row, [N]."""
         with isolated_rng(), overrides.within_hook(self, batch):
             return self.loss(batch)[1]
 
     def sync_target_network(self) -> None:
         """Update the target networks: copy the online networks, or move towards them."""
-        for name in self.target_attributes:
+        for name in self._target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(
-                online, target, self.target_update_method, self.soft_update_tau, self.last_steps.refused
+                online, target, self.target_update_method, self.soft_update_tau, self._last_steps.refused
             )
         self._updates_left = self._updates_per_move()
 
@@ -467,7 +469,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     cumulative_steps = property(statistics.cumulative_steps)
     get_statistics = statistics.replay_statistics
-    clear_records = statistics.clear_records
+    _clear_records = statistics.clear_records
 
     def count_step(self) -> None:
         """Count an environment step in training whose transition was stored elsewhere, such as by another process."""
@@ -496,7 +498,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
 
     check_dataset = check_dataset
 
-    def check_recorded_actions(self, dataset: Any, output: Any) -> None:
+    def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
         """Check that a dataset's actions fit the agent.
 
         Args:

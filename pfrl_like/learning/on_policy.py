@@ -19,7 +19,7 @@ from pfrl_like.learning import statistics
 from pfrl_like.learning.acting import Acting, PolicyChoice, check_observed
 from pfrl_like.learning.compatibility.arguments import check_on_policy_parts
 from pfrl_like.learning.compatibility.parts import check_distribution
-from pfrl_like.learning.compatibility.spaces import check_policy_fits
+from pfrl_like.learning.compatibility.spaces import check_policy_fits, refuse_unknown_actions
 from pfrl_like.learning.minibatches import batch_of_episodes, episodes_of_batch
 from pfrl_like.learning.model_outputs import allowed, check_outputs
 from pfrl_like.learning.overrides.hooks import HookType, resolve_hooks
@@ -60,14 +60,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             and before the gradient steps. None for no normalisation.
     """
 
-    chooses = PolicyChoice()
+    _chooses = PolicyChoice()
     saved_attributes: tuple[str, ...] = ("model", "optimizer")
-    acting_attributes: tuple[str, ...] = ("model",)
-    acting_argument = "model"
+    _acting_attributes: tuple[str, ...] = ("model",)
+    _acting_argument = "model"
     value_type: type[Any] = tuple
 
     #: Numeric attributes that are saved; NaN where there is no number yet.
-    kept_numbers: tuple[str, ...] = ()
+    _kept_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
@@ -76,8 +76,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     value_record: deque[float]
 
     #: Data of overridden methods of PFRL's agent while they run: a minibatch, or all collected episodes.
-    hooked_batch: Batch | None = None
-    hooked_episodes: Episodes | None = None
+    _hooked_batch: Batch | None = None
+    _hooked_episodes: Episodes | None = None
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self.memory = RecurrentMemory(None, self.device) if recurrent else None
         self.gradient_steps = {name: GradientStep(each, max_grad_norm) for name, each in optimizers.items()}
         self.guard = UpdateGuard(self.device)
-        self.rollout_size = rollout_size
-        self.rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
+        self._rollout_size = rollout_size
+        self._rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
         self._features: Any = None  # of the observations that were acted on last
         self._said: Any = None  # outputs of the model for these
         self._next_obs: list[Any] = []  # the last observation of each environment
@@ -132,7 +132,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     def is_due(self) -> bool:
         """Return True if enough steps are collected to learn from."""
-        return self.rollout_size is not None and len(self.rollout) >= self.rollout_size
+        return self._rollout_size is not None and len(self._rollout) >= self._rollout_size
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Learn from episodes of features; returns the TD errors or advantages of the steps, [N], and statistics."""
@@ -147,39 +147,39 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._features = obs
             distribution, value = self._said
             acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
-            self.record_acting(allowed(distribution, action_mask), value, acting)
+            self._record_acting(allowed(distribution, action_mask), value, acting)
         return actions
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         """Return the distribution of actions for features."""
-        output = super()._value(self.normalized(obs), active)
+        output = super()._value(self._normalized(obs), active)
         if self.value_type is tuple:
-            check_outputs(output, first_leaf(obs).shape[0], self.acting_argument)
+            check_outputs(output, first_leaf(obs).shape[0], self._acting_argument)
         said = output if self.value_type is tuple else (output, None)
         if self.training:  # nothing is kept in evaluation, which may run in other threads
             self._said = said
         return said[0]
 
-    def record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
+    def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Record statistics of the model's outputs for the observations, in the rows that `acting` selects."""
         if self._records:
             statistics.add_values(
                 self, self._records, {"entropy": distribution.entropy()[acting], "value": value[acting]}
             )
 
-    def normalized(self, obs: Any) -> Any:
+    def _normalized(self, obs: Any) -> Any:
         """Return the features as the model takes them: normalised, if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
-    def check_output(self, output: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
         """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
-        super().check_output(output, obs, action_space)
+        super()._check_output(output, obs, action_space)
         if self.value_type is tuple:
-            check_outputs(output, 1, self.acting_argument)
+            check_outputs(output, 1, self._acting_argument)
         distribution = output[0] if self.value_type is tuple else output
-        check_distribution(self.acting_argument, distribution, densities=True)
+        check_distribution(self._acting_argument, distribution, densities=True)
         if action_space is not None:
-            check_policy_fits(distribution, action_space, self.acting_argument)
+            check_policy_fits(distribution, action_space, self._acting_argument)
 
     # Observing
 
@@ -240,10 +240,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
         The last run may have stopped in mid-episode, which the agent cannot notice.
         """
-        if self.training and len(self.rollout):
-            env_ids, rows = self.rollout.running()
-            self.rollout.end(rows)
-            self.cut_off(env_ids, rows)
+        if self.training and len(self._rollout):
+            env_ids, rows = self._rollout.running()
+            self._rollout.end(rows)
+            self._cut_off(env_ids, rows)
         if self.memory is not None:
             self.memory.forget(self.training)
 
@@ -272,18 +272,18 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
                 self._next_obs[i] = next_obs[i]
         else:
             self._next_obs = next_obs
-        added = self.rollout.append(env_ids, ended, **columns)
+        added = self._rollout.append(env_ids, ended, **columns)
         cut_off = ended & ~terminated
         self._last_of = self._bootstrap_from
         if cut_off.any():
-            self.cut_off(env_ids[cut_off], added[cut_off])
+            self._cut_off(env_ids[cut_off], added[cut_off])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
 
-    def cut_off(self, env_ids: Rows, rows: Rows) -> None:
+    def _cut_off(self, env_ids: Rows, rows: Rows) -> None:
         """Register that episodes were cut off after these rows, with the observations to bootstrap from."""
         if len(rows):
-            self.rollout.follow(rows, *self._last_of(env_ids))
+            self._rollout.follow(rows, *self._last_of(env_ids))
 
     def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
         """Return features of some environments' last observations, and the recurrent states to evaluate them with."""
@@ -297,7 +297,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     def update_from_rollout(self) -> None:
         """Learn from all collected steps, and discard them."""
-        self._learn_once(self.rollout.take(self.gamma, self.device, self._last_of))
+        self._learn_once(self._rollout.take(self.gamma, self.device, self._last_of))
 
     def update(
         self, batch: Batch | None = None, errors_out: list[float] | None = None
@@ -314,13 +314,14 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             Advantages of the rows, [N], and the statistics of the losses.
 
         Raises:
+            ValueError: If an action is none of the model's; the error names the row.
             NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
                 batch, but not on a GPU, which reports it later. Values are checked before anything is changed.
         """
         if batch is None:
             return self.learn(episodes_of_rollout(self))
         episodes, order = episodes_of_batch(self, batch)
-        if self.hooked_episodes is None:
+        if self._hooked_episodes is None:
             error, stats = self._learn_once(episodes, batch)
         else:
             error, stats = self.learn(episodes)
@@ -338,6 +339,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             batch = batch_of_episodes(episodes) if batch is None else batch
             self.guard.reject(self, failure, batch, self.n_updates + 1)
             raise
+        except RuntimeError as failure:
+            if batch is not None:
+                refuse_unknown_actions(batch, failure)
+            raise
         statistics.add_values(self, self._records, stats)
         return error, stats
 
@@ -345,13 +350,13 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     cumulative_steps = property(statistics.cumulative_steps)
 
-    def window_means(self) -> list[tuple[str, float]]:
+    def _window_means(self) -> list[tuple[str, float]]:
         """Return the means of the records, as ("average_name", value)."""
         return statistics.means(self, self._records)
 
     saved_state = statistics.saved_rollout
     restore_state = statistics.restore_rollout
-    move_average = statistics.move_average
+    _move_average = statistics.move_average
 
     trailed = property(trailed)
     settle = settle
@@ -362,7 +367,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Subtract from the counter the last updates that a GPU has skipped."""
         self.n_updates -= updates
 
-    def evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
+    def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
         """Return the steps with log-probability, value, advantage and return of each under the current model.
 
         Columns that the steps already have are not changed.
@@ -396,11 +401,11 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         """Return the episodes with `steps`, whose features are normalised after the normaliser has learnt from them."""
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
-        return dataclasses.replace(episodes, steps=steps.replace(obs=self.normalized(steps.obs)))
+        return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
 
     def _look(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
         """Return distributions and values, [N], of observations, each with a recurrent state of its own."""
-        obs = self.normalized(obs)
+        obs = self._normalized(obs)
         if self.memory is None:
             output = fast_forward(self.model, obs)
         else:

@@ -195,7 +195,7 @@ def waiting_for(agent: Any) -> str | None:
 
 def saved_progress(agent: Any) -> dict[str, Any]:
     """Return counters, statistics, the explorer and recurrent states of an agent with a replay buffer."""
-    state: dict[str, Any] = {name: getattr(agent, attribute) for name, attribute in agent.saved_counters.items()}
+    state: dict[str, Any] = {name: getattr(agent, attribute) for name, attribute in agent._saved_counters.items()}
     for attribute in agent._records.values():
         state[attribute] = plain_record(getattr(agent, attribute))
     explorer_state = agent.explorer.state_dict() if isinstance(agent.explorer, Explorer) else {}
@@ -214,7 +214,7 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
     Raises:
         ValueError: If `state` has an unknown entry or an invalid value; nothing was changed.
     """
-    counters: Mapping[str, str] = agent.saved_counters
+    counters: Mapping[str, str] = agent._saved_counters
     known = {*counters, *agent._records.values(), "explorer"}
     unknown = state.keys() - known - ({"memory"} if agent.memory else set())
     if unknown:
@@ -239,7 +239,7 @@ def unsaved_explorer(agent: Any) -> Sequence[str]:
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
         return agent._not_taken_up  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__
-    return [*agent._not_taken_up, f"explorer: a {kind} is no pfrl_like Explorer, so that its state is not saved"]
+    return [*agent._not_taken_up, f"explorer: {kind} is no pfrl_like Explorer, so that its state is not saved"]
 
 
 def _restore_explorer(agent: Any, saved: Any) -> None:
@@ -272,13 +272,13 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
         "t": agent.t,
         "n_updates": agent.n_updates,
         "cumulative_steps": agent._cumulative_steps,
-        "numbers": [_finite(getattr(agent, name)) for name in agent.kept_numbers],
+        "numbers": [_finite(getattr(agent, name)) for name in agent._kept_numbers],
         "windows": {name: plain_record(getattr(agent, record)) for name, record in agent._records.items()},
     }
     if agent.memory is not None:
         state["memory"] = agent.memory.state_dict()
-    if len(agent.rollout):
-        state["rollout"] = agent.rollout.state_dict(agent._last_of)
+    if len(agent._rollout):
+        state["rollout"] = agent._rollout.state_dict(agent._last_of)
     return state
 
 
@@ -295,23 +295,23 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
         raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
-    if len(numbers) != len(agent.kept_numbers) or windows.keys() != agent._records.keys():
+    if len(numbers) != len(agent._kept_numbers) or windows.keys() != agent._records.keys():
         raise ValueError(
             f"the state has {len(numbers)} numbers and the windows {sorted(windows)}, expected "
-            f"{len(agent.kept_numbers)} and {sorted(agent._records)}"
+            f"{len(agent._kept_numbers)} and {sorted(agent._records)}"
         )
     numbers = [math.nan if number is None else float(number) for number in numbers]
     values = {agent._records[name]: values_of(saved) for name, saved in windows.items()}
-    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent.rollout.room), agent._last_of
+    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent._rollout.room), agent._last_of
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
     if "rollout" in state:
         last_of = rollout.load_state_dict(state["rollout"], agent.device)
     agent.t, agent.n_updates, agent._cumulative_steps = counts
-    for name, number in zip(agent.kept_numbers, numbers, strict=True):
+    for name, number in zip(agent._kept_numbers, numbers, strict=True):
         setattr(agent, name, number)
     put_values(agent, values)
-    agent.memory, agent.rollout, agent._last_of = memory, rollout, last_of
+    agent.memory, agent._rollout, agent._last_of = memory, rollout, last_of
 
 
 def _finite(number: Any) -> float | None:

@@ -35,7 +35,7 @@ def check_scored(algo: Any) -> None:
     """
     if not hasattr(algo, "predict"):
         raise TypeError(
-            f"a scorer was given a {type(algo).__name__}, expected an algorithm or a dynamics model, which has "
+            f"a scorer was given {type(algo).__name__}, expected an algorithm or a dynamics model, which has "
             "predict; agents are scored by experiments.eval_performance and ope.evaluate_offline"
         )
 
@@ -444,7 +444,7 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
         inspect.signature(dynamics.predict).bind(*pair, **options)
     except TypeError:
         expected = "a dynamics model, which predicts from observations and actions, such as a MOPO"
-        raise TypeError(f"dynamics is a {type(dynamics).__name__}, expected {expected}") from None
+        raise TypeError(f"dynamics is {type(dynamics).__name__}, expected {expected}") from None
     return dynamics.predict(*pair, **options)
 
 

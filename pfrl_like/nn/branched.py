@@ -24,7 +24,7 @@ class Branched(nn.Module):
         super().__init__()
         for i, module in enumerate(modules):
             if isinstance(module, Recurrent):
-                raise TypeError(f"branch {i} is a {type(module).__name__}, which is recurrent: use RecurrentBranched")
+                raise TypeError(f"branch {i} is {type(module).__name__}, which is recurrent: use RecurrentBranched")
         self.child_modules = nn.ModuleList(modules)
 
     def forward(self, *args: Any, **kwargs: Any) -> tuple[Any, ...]:

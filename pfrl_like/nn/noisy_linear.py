@@ -28,7 +28,7 @@ class FactorizedNoisyLinear(nn.Module):
     def __init__(self, mu_link: nn.Linear, sigma_scale: float = 0.4) -> None:
         super().__init__()
         if not isinstance(mu_link, nn.Linear):
-            raise TypeError(f"mu_link is a {type(mu_link).__name__}, expected a torch.nn.Linear")
+            raise TypeError(f"mu_link is {type(mu_link).__name__}, expected a torch.nn.Linear")
         if not sigma_scale >= 0:
             raise ValueError(f"sigma_scale is {sigma_scale!r}, expected a number of at least 0")
         in_size, out_size = int(mu_link.in_features), int(mu_link.out_features)  # a compiler traces NumPy integers

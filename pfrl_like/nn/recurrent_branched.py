@@ -23,7 +23,7 @@ class RecurrentBranched(Recurrent, nn.ModuleList):
         for i, module in enumerate(modules):
             if not is_recurrent(module):
                 raise TypeError(
-                    f"branch {i} is a {type(module).__name__}, which is not recurrent: compose it with "
+                    f"branch {i} is {type(module).__name__}, which is not recurrent: compose it with "
                     "RecurrentSequential, or use Branched for branches without a state"
                 )
         super().__init__(modules)

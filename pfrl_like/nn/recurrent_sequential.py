@@ -43,7 +43,7 @@ class RecurrentSequential(Recurrent, nn.Sequential):
     def _through(self, packed_input: Any, recurrent_state: Any, call: Call) -> tuple[Any, tuple[Any, ...]]:
         info = get_packed_sequence_info(packed_input)
         if info is None:
-            raise ValueError(f"packed_input is a {type(packed_input).__name__}, expected a PackedSequence")
+            raise ValueError(f"packed_input is {type(packed_input).__name__}, expected a PackedSequence")
         n_states = len(self.recurrent_children)
         states = [None] * n_states if recurrent_state is None else list(recurrent_state)
         if len(states) != n_states:

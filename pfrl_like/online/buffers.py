@@ -100,7 +100,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
             NonFiniteError: On NaN or infinity; nothing is stored.
         """
         if not isinstance(episode, Episode):
-            raise TypeError(f"episode is a {type(episode).__name__}, expected an Episode")
+            raise TypeError(f"episode is {type(episode).__name__}, expected an Episode")
         steps, before = episode.transitions, float(episode.table.lead[episode.number])
         for step in steps:
             self._check_row(step.observation, step.action_reward)

@@ -9,10 +9,15 @@ from pfrl_like import explorers
 from pfrl_like.explorer import Explorer
 from pfrl_like.utils.env_values import space_kind
 from pfrl_like.utils.random import RandomSource
+from pfrl_like.utils.reprs import never_raising, with_arguments
 
 
 class OnlineExplorer(ABC):
     """Interface of explorers, which choose the actions of an algorithm in training."""
+
+    @never_raising
+    def __repr__(self) -> str:
+        return with_arguments(self)
 
     @abstractmethod
     def sample(self, algo: Any, x: Any, step: int) -> Any:
@@ -35,7 +40,7 @@ class OnlineExplorer(ABC):
     def _check(self, space: Any, kind: str) -> None:
         if space_kind(space) != kind:
             expected = {"discrete": "Discrete", "box": "a Box"}[kind]
-            raise TypeError(f"explorer is a {type(self).__name__}, made for actions that are {expected}, got {space}")
+            raise TypeError(f"explorer is {type(self).__name__}, made for actions that are {expected}, got {space}")
 
 
 class LinearDecayEpsilonGreedy(OnlineExplorer):

@@ -48,7 +48,7 @@ def told_log_probs(behavior: Any, rows: Rows, n_actions: int | None) -> Array | 
     if behavior is None:
         return None
     if isinstance(behavior, str):
-        raise TypeError("behavior: got a str, expected log-probabilities, a policy, or None")
+        raise TypeError("behavior: got str, expected log-probabilities, a policy, or None")
     if isinstance(behavior, np.ndarray | Sequence | Tensor):
         recorded = finite_column("behavior", behavior, len(rows.reward))
         if n_actions is not None and recorded.max() > 0:

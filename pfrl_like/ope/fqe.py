@@ -466,7 +466,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in la
             return
         agent = policies.agent_of(self.algo)
         if not hasattr(agent, "export"):
-            raise TypeError(f"algo is a {type(agent).__name__}, expected an agent or an estimator to export")
+            raise TypeError(f"algo is {type(agent).__name__}, expected an agent or an estimator to export")
         saving.export_greedy(agent, self._stacked_shape, fname)
 
 
@@ -503,7 +503,7 @@ def load_learnable(
     if evaluates := issubclass(ESTIMATORS.get(str(name), Estimator), FQE):
         params = params if algo is None else {**params, "algo": algo}
     elif algo is not None:
-        raise TypeError(f"algo is a {type(algo).__name__}, but {fname} holds a {name}, expected None")
+        raise TypeError(f"algo is {type(algo).__name__}, but {fname} holds {name}, expected None")
     elif place.type not in {"cpu", "cuda"}:
         raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
     made: Any = Estimator._of_params(fname, params, place if evaluates else place.index)
@@ -521,7 +521,7 @@ def _critics_of(algo: Any, count: int) -> list[nn.Module]:
     if not critics and issubclass(getattr(agent, "value_type", object), ActionValue):
         critics = [agent.model]
     if not critics:
-        raise ValueError(f"algo is a {type(algo).__name__}, which has no Q-function")
+        raise ValueError(f"algo is {type(algo).__name__}, which has no Q-function")
     if len(critics) != count:
         raise ValueError(f"algo has {len(critics)} Q-functions, expected {count}")
     return [*critics]

@@ -183,9 +183,7 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
     if not hasattr(algo, "create_impl"):
         return algo
     if algo.impl is None:
-        raise NotFittedError(
-            f"{argument} is a {type(algo).__name__} that is not built yet: fit it, or call create_impl"
-        )
+        raise NotFittedError(f"{argument} is {type(algo).__name__}, not built yet: fit it, or call create_impl")
     return algo.impl
 
 
@@ -207,7 +205,7 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
     if getattr(agent, "recurrent", False):
         raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
-        raise TypeError(f"{argument} is a {type(agent).__name__}, whose actions depend on more than the state")
+        raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than the state")
     network, scaler = _network_of(agent), getattr(algo, "scaler_of_agent", None)
     if network is None or not isinstance(scaler, AffineScaler | None):
         return ActingPolicy(agent if scaler is None else algo, n_actions, argument)
@@ -260,7 +258,7 @@ def _question(algo: Any, argument: str) -> Any:
         return algo.predict
     if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
         expected = "an agent, an estimator or something with predict"
-        raise TypeError(f"{argument} is a {type(algo).__name__}, expected {expected}")
+        raise TypeError(f"{argument} is {type(algo).__name__}, expected {expected}")
 
     def ask(obs: Any) -> Any:
         with algo.eval_mode():
@@ -285,7 +283,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
     with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
     if not isinstance(distribution, Distribution):
-        raise TypeError(f"{argument} gives a {type(distribution).__name__}, expected distributions of actions")
+        raise TypeError(f"{argument} gives {type(distribution).__name__}, expected distributions of actions")
     return distribution
 
 

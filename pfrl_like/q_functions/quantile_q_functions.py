@@ -214,7 +214,7 @@ def fqf_parameter_groups(q_function: nn.Module, **options: Any) -> list[dict[str
     """
     proposals = [part.proposal for part in q_function.modules() if isinstance(part, FullyParametrizedQFunction)]
     if not proposals:
-        raise ValueError(f"q_function is a {type(q_function).__name__}, which holds no FullyParametrizedQFunction")
+        raise ValueError(f"q_function is {type(q_function).__name__}, which holds no FullyParametrizedQFunction")
     own = {param: None for proposal in proposals for param in proposal.parameters()}
     others = [param for param in q_function.parameters() if param not in own]
     return [{"params": others}, {"params": list(own), **options}]

@@ -164,7 +164,7 @@ class Streams:
             ValueError: If the names differ or a state is not valid; the states that fit have been restored then.
         """
         if not isinstance(plain, Mapping):
-            raise ValueError(f"random streams are a {type(plain).__name__}, expected a dict")
+            raise ValueError(f"random streams are {type(plain).__name__}, expected a dict")
         found = {**self._found, **({_GLOBAL: None} if self._with_global else {})}
         wrong = [f"{name} is not there" for name in plain if name not in found]
         wrong += [f"nothing is known of {name}" for name in found if name not in plain]

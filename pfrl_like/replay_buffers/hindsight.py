@@ -324,7 +324,7 @@ _UNKNOWN_END = (
 def _check_goals(obs: Any) -> None:
     keys = (OBSERVATION, ACHIEVED_GOAL, DESIRED_GOAL)
     if not isinstance(obs, Mapping) or not obs.keys() >= set(keys):
-        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else f"a {type(obs).__name__}"
+        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
         raise ValueError(f"obs: got {came}, expected a dict with keys {list(keys)}")
     achieved, desired = as_array(obs[ACHIEVED_GOAL]), as_array(obs[DESIRED_GOAL])
     if achieved is None or desired is None or (achieved.shape, achieved.dtype) != (desired.shape, desired.dtype):

@@ -199,7 +199,7 @@ class Memory(Sequence[Any]):
             yield from self[start : start + _AT_ONCE]
 
     def __repr__(self) -> str:
-        return f"<{len(self)} of {self.maxlen} of a {type(self.buffer).__name__}, as lists of transitions>"
+        return f"<{len(self)} of {self.maxlen} of {type(self.buffer).__name__}, as lists of transitions>"
 
     def _made(self, numbers: Sequence[int]) -> list[Any]:
         made: list[Any] = self.buffer._items(np.array(numbers, np.int64))
@@ -232,11 +232,11 @@ class Memory(Sequence[Any]):
         buffer = self.buffer
         if buffer._horizon == np.inf:
             raise TypeError(
-                f"memory: a {type(buffer).__name__} stores whole episodes, so that no item can be appended: call "
+                f"memory: {type(buffer).__name__} stores whole episodes, so that no item can be appended: call "
                 "append(state, action, ...) for each step, or episodic_memory.append(steps) if there is one"
             )
         if not isinstance(item, Sequence) or len(item) != 1 or not isinstance(item[0], Mapping):
-            came = f"{len(item)} of them" if isinstance(item, Sequence) else f"a {type(item).__name__}"
+            came = f"{len(item)} of them" if isinstance(item, Sequence) else type(item).__name__
             raise TypeError(
                 f"item: got {came}, expected a list of one transition, which is a dict: a buffer makes items of "
                 "several steps by itself from append(state, action, ...); or set memory to a container of your own, "
@@ -363,7 +363,7 @@ class OwnMemory:
         wanted = ("append", "__len__", "__getitem__")
         if container is not None and not all(hasattr(container, name) for name in wanted):
             raise TypeError(
-                f"memory: got a {type(container).__name__}, expected a container of items with append, len and indices "
+                f"memory: got {type(container).__name__}, expected a container of items with append, len and indices "
                 "(a list, a deque, pfrl_like.collections.RandomAccessQueue), or None to free what is stored"
             )
         self.container, self.num_steps, self.capacity = container, num_steps, capacity
@@ -419,7 +419,7 @@ class OwnMemory:
         """
         if self.num_steps > 1:
             raise TypeError(
-                f"memory is a {type(self.container).__name__} of items of up to {self.num_steps} steps, which can be "
+                f"memory: {type(self.container).__name__} of items of up to {self.num_steps} steps, which can be "
                 "neither saved nor made a dataset of: leave memory as it is, or take num_steps=1"
             )
         buffer.memory.extend(self.container)
@@ -432,7 +432,7 @@ class OwnMemory:
         """
         if continuation or n_frames != 1:
             raise TypeError(
-                f"memory is a {type(self.container).__name__}, of which neither continuation={continuation} nor "
+                f"memory is {type(self.container).__name__}, of which neither continuation={continuation} nor "
                 f"n_frames={n_frames} can be told: leave memory as it is"
             )
 

@@ -238,13 +238,13 @@ class PersistentBuffer(RewindingBuffer):
 
     def _edit(self, transition: StoredTransition, changes: dict[str, Any]) -> dict[str, Any]:
         raise TypeError(
-            f"cannot set {[*changes]} of a transition: the files of a {type(self).__name__} are written once; change "
+            f"cannot set {[*changes]} of a transition: the files of {type(self).__name__} are written once; change "
             "it before it is appended, or have ReplayBuffer load what this buffer has saved"
         )
 
     def _set_memory(self, memory: Any) -> None:
         raise TypeError(
-            f"memory: got a {type(memory).__name__}, but what a {type(self).__name__} holds is in its directory: "
+            f"memory: got {type(memory).__name__}, but what {type(self).__name__} holds is in its directory: "
             "memory.append adds to it, close() ends it, load replaces it by that of a saved buffer"
         )
 
@@ -252,7 +252,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise TypeError(
-            f"a {type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
+            f"{type(self).__name__} can neither be copied nor pickled, because its directory has one writer: open a "
             f"buffer in another directory with ancestor={self.dirname!r}"
         )
 

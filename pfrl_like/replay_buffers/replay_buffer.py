@@ -25,6 +25,18 @@ class Recorded(Protocol):
         """A new store, owned by the caller, and the rows of its steps, episode by episode."""
 
 
+def _refuse_lengths(error: ValueError, **columns: Any) -> None:
+    """Name the columns and their lengths if these differ, which has caused the error.
+
+    Raises:
+        ValueError: If the lengths differ.
+    """
+    lengths = {name: len(column) for name, column in columns.items() if isinstance(column, list | ndarray)}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name} {length}" for name, length in lengths.items())
+        raise ValueError(f"one of each is needed for every environment, but the lengths are: {found}") from error
+
+
 class ReplayBuffer(SavedBuffer):
     """The last `capacity` transitions, drawn uniformly.
 
@@ -85,7 +97,7 @@ class ReplayBuffer(SavedBuffer):
             TypeError: If it is no dataset.
         """
         if not hasattr(dataset, "to_columns"):
-            raise TypeError(f"dataset: got a {type(dataset).__name__}, expected an MDPDataset")
+            raise TypeError(f"dataset: got {type(dataset).__name__}, expected an MDPDataset")
         buffer = cls(*args, **kwargs)
         buffer._take_up(*dataset.to_columns())
         return buffer
@@ -137,7 +149,7 @@ class ReplayBuffer(SavedBuffer):
             return
         if memory is not None and (self.prioritized or self._horizon == np.inf):
             raise TypeError(
-                f"memory: got a {type(memory).__name__}, expected None, which frees what is stored: a "
+                f"memory: got {type(memory).__name__}, expected None, which frees what is stored: "
                 f"{type(self).__name__} draws by more than its items; memory.append and episodic_memory.append add some"
             )
         own = OwnMemory(memory, self.num_steps, self._capacity)
@@ -192,10 +204,13 @@ class ReplayBuffer(SavedBuffer):
     ) -> None:
         """Store one transition of each of several environments; ends the episodes that are terminated or truncated.
 
-        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these.
+        Observations are a list, a tuple or a stacked array of length k; nested ones may also be a nest of these. They
+        are not searched for NaN, because runners check them; `append` does it.
 
         Raises:
-            ValueError: If a value does not fit the first transition; nothing is stored.
+            NonFiniteError: If a reward is NaN, infinite or too large for float32; nothing is stored.
+            ValueError: If the columns have different lengths, or a value does not fit the first transition; nothing is
+                stored.
         """
         if self._own is not None:
             steps = {"state": obs, "action": action, "reward": reward, "next_state": next_obs, **extra}
@@ -203,8 +218,15 @@ class ReplayBuffer(SavedBuffer):
             return
         if self._resumed:
             self._end_interrupted(obs, env_ids, len(reward))
-        if len(reward) != 1:
-            self._append_many((obs, action, reward, next_obs), terminated, truncated, env_ids, extra)
+        if len(reward) != 1 or len(terminated) != 1:
+            try:
+                self._append_many((obs, action, reward, next_obs), terminated, truncated, env_ids, extra)
+            except ValueError as error:
+                _refuse_lengths(
+                    error, obs=obs, action=action, reward=reward, next_obs=next_obs, terminated=terminated,
+                    truncated=truncated,
+                )  # fmt: skip
+                raise
             return
         columns, env_id, terminal = self._columns, 0 if env_ids is None else env_ids[0], bool(terminated[0])
         row = columns.append(
@@ -242,9 +264,8 @@ class ReplayBuffer(SavedBuffer):
         if not len(ids):
             return
         terminal, cut = np.asarray(terminated, np.bool_), np.asarray(truncated, np.bool_)
-        for name, flags in (("terminated", terminal), ("truncated", cut)):
-            if flags.shape != (len(ids),):
-                raise ValueError(f"{name}: got shape {flags.shape}, expected ({len(ids)},) as for reward")
+        if not terminal.shape == cut.shape == (len(ids),):
+            raise ValueError(f"terminated {terminal.shape}, truncated {cut.shape}, expected ({len(ids)},) as reward")
         rows = self._columns.append_many(obs, action, reward, next_obs, terminal, ids, extra)
         if self._horizon == 1:
             self._add_items(rows)

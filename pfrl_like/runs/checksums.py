@@ -78,7 +78,7 @@ def state_of_data(dataset: Any) -> Any:
     if isinstance(dataset, Selection):
         table, index = dataset.dataset.table, dataset.index
         return {"steps": len(dataset), "crc32": _checksum(table, table.steps[index[_spread(len(dataset))]], index)}
-    return unknown(f"the dataset is a {kind} without saved_state, which nothing tells from another one")
+    return unknown(f"the dataset is {kind} without saved_state, which nothing tells from another one")
 
 
 def restore_data(dataset: Any, state: Any) -> Sequence[str]:

@@ -116,7 +116,7 @@ class _Parts:
             elif value is not None:
                 if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
                     kind = type(value).__name__
-                    raise CheckpointError(self.path, f"cannot hold the attribute {name}: a {kind} has no state_dict")
+                    raise CheckpointError(self.path, f"cannot hold the attribute {name}: {kind} has no state_dict")
                 self.leaves[name] = value
 
     def states(self) -> dict[str, Any]:

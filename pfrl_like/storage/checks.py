@@ -33,7 +33,7 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
         CheckpointError: If a name is missing or unexpected, or a tensor differs in shape or dtype.
     """
     if not isinstance(loaded, dict):
-        raise CheckpointError(path, f"holds a {type(loaded).__name__}; expected a state dict")
+        raise CheckpointError(path, f"holds {type(loaded).__name__}; expected a state dict")
     missing = [name for name in live if name not in loaded]
     unexpected = [name for name in loaded if name not in live]
     if missing or unexpected:
@@ -42,8 +42,8 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
     for name, value in live.items():
         came = loaded[name]
         if isinstance(value, torch.Tensor) != isinstance(came, torch.Tensor):
-            expected = "a tensor" if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
-            raise CheckpointError(path, f"{name} is a {type(came).__name__}; expected {expected}")
+            expected = "a tensor" if isinstance(value, torch.Tensor) else type(value).__name__
+            raise CheckpointError(path, f"{name} is {type(came).__name__}; expected {expected}")
         if not isinstance(value, torch.Tensor):
             continue
         if torch.nn.parameter.is_lazy(value):

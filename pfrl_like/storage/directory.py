@@ -215,7 +215,7 @@ def load_directory(
             problems.append(str(error))
             continue
         if kind is not None and snapshot.manifest["kind"] != kind:
-            raise CheckpointError(path, f"describes a {snapshot.manifest['kind']!r}; expected {kind!r}")
+            raise CheckpointError(path, f"describes {snapshot.manifest['kind']!r}; expected {kind!r}")
         if problems:
             _warn(f"{directory}: the last save is not usable ({problems[0]}); using the one before it")
         else:

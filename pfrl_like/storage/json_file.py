@@ -46,7 +46,7 @@ def plain_json(
                 raise CheckpointError(path, f"{where} has the key {key!r}; expected text")
         return {key: plain_json(item, path, f"{where}[{key!r:.80}]", depth - 1, kept) for key, item in value.items()}
     kind = type(value).__name__
-    raise CheckpointError(path, f"{where} is a {kind}; expected None, bool, int, float, str, list or dict")
+    raise CheckpointError(path, f"{where} is {kind}; expected None, bool, int, float, str, list or dict")
 
 
 def dump_json(value: Mapping[str, Any], path: object, limit: int | None = None) -> bytes:
@@ -82,7 +82,7 @@ def parse_json(content: bytes, path: object) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(path, f"is not valid JSON: {error}") from error
     if type(value) is not dict:
-        raise CheckpointError(path, f"holds a {type(value).__name__}; expected a JSON object")
+        raise CheckpointError(path, f"holds {type(value).__name__}; expected a JSON object")
     return value
 
 

@@ -130,7 +130,7 @@ class _Checker:
         if isinstance(value, dict):
             return self._check_dict(value, where, depth)
         kind = type(value).__name__
-        self._refuse(where, f"is a {kind}; expected tensors, numbers, text, None, dicts, lists or tuples")
+        self._refuse(where, f"is {kind}; expected tensors, numbers, text, None, dicts, lists or tuples")
 
     def _check_dict(self, value: Mapping[Any, Any], where: str, depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = next((kind() for kind in _DICTS if type(value) is kind), {})
@@ -147,7 +147,7 @@ class _Checker:
 
     def _check_tensor(self, value: torch.Tensor, where: str) -> torch.Tensor:
         if type(value) not in (torch.Tensor, torch.nn.Parameter):
-            self._refuse(where, f"is a {type(value).__name__}; expected a plain tensor")
+            self._refuse(where, f"is {type(value).__name__}; expected a plain tensor")
         if value.layout != torch.strided or value.is_quantized or value.is_meta or value.is_nested:
             self._refuse(where, "is a sparse, quantised, nested or meta tensor; expected a dense one")
         if value.dtype not in _DTYPES:

@@ -322,7 +322,7 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
         require(math.isfinite(reward), f"reward is {reward!r}, expected a finite number")
         for name, flag in (("terminated", terminated), ("truncated", truncated)):
             require(isinstance(flag, bool | np.bool_), f"{name} is {flag!r} ({type(flag).__name__}), expected a bool")
-        require(isinstance(info, dict), f"info is a {type(info).__name__}, expected a dict")
+        require(isinstance(info, dict), f"info is {type(info).__name__}, expected a dict")
         must_reset = bool(terminated or truncated or info.get("needs_reset", False))
         trace.append([copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated)])
     return trace

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import random
 import tempfile
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -35,7 +36,13 @@ def check_replay_buffer(make_buffer: MakeBuffer, *, seed: int = 0) -> None:
 
     Raises:
         AssertionError: Naming the contract that is broken.
+        TypeError: If `make_buffer` is no function, such as a buffer.
     """
+    if not callable(make_buffer):
+        kind = type(make_buffer).__name__
+        raise TypeError(
+            f"make_buffer is {kind}, expected a function that makes an empty buffer, such as the class {kind}"
+        )
     with isolated_rng():
         for check in CHECKS:
             set_random_seed(seed)
@@ -130,12 +137,11 @@ def check_draws_are_distinct(make_buffer: MakeBuffer) -> None:
 def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
     """`sample_batch` draws the same items as `sample`, with n-step sums, discounts and weights."""
     buffers = [filled(make_buffer) for _ in range(2)]
-    state = np.random.get_state()
-    items = buffers[0].sample(8)
-    after = np.random.get_state()
-    np.random.set_state(state)
+    with isolated_rng():
+        items = buffers[0].sample(8)
+        after = np.random.get_state(), random.getstate()
     batch = buffers[1].sample_batch(8, GAMMA)
-    found = difference(after, np.random.get_state(), "the NumPy stream")
+    found = difference(after, (np.random.get_state(), random.getstate()), "the streams of NumPy and random")
     require(found is None, f"sample and sample_batch draw different random numbers: {found}")
     _require_same(batch_of_experiences(items, GAMMA), batch, "sample_batch and sample")
 

@@ -248,7 +248,7 @@ def evaluating_here(agent: Any, alone: bool) -> Iterator[None]:
         threads = own.get(_EVALUATING) or _Threads(own.get("training", type(agent).training))
         if alone and threads.entered.keys() - {here}:
             raise RuntimeError(
-                f"two threads are in eval_mode of a {type(agent).__name__} that remembers the episode it acts in; each "
+                f"two threads are in eval_mode of {type(agent).__name__}, which remembers the episode it acts in; each "
                 "thread needs its own copy: copy.deepcopy(agent)"
             )
         threads.enter(here)

@@ -13,6 +13,7 @@ import torch
 
 from pfrl_like.batch import ACTION_MASK
 from pfrl_like.errors import EnvError
+from pfrl_like.utils.reprs import never_raising
 
 
 def is_gymnasium(env: Any) -> bool:
@@ -35,7 +36,7 @@ def first_values(result: Any) -> tuple[Any, dict[str, Any]]:
     """
     obs, info = reset_values(result)
     if info is None:
-        raise EnvError(f"reset returned a {type(result).__name__}, expected (obs, info) with a dict as info")
+        raise EnvError(f"reset returned {type(result).__name__}, expected (obs, info) with a dict as info")
     return obs, info
 
 
@@ -51,13 +52,13 @@ def step_values(result: Any) -> tuple[Any, Any, bool, bool, Any]:
     if type(result) is tuple and [*map(type, result[2:])] == _USUAL:
         return result
     if not isinstance(result, tuple | list) or len(result) not in (4, 5):
-        came = f"{len(result)} values" if isinstance(result, tuple | list) else f"a {type(result).__name__}"
+        came = f"{len(result)} values" if isinstance(result, tuple | list) else type(result).__name__
         raise EnvError(
             f"step returned {came}, expected (obs, reward, done, info) or (obs, reward, terminated, truncated, info)"
         )
     *first, info = result
     if not isinstance(info, Mapping):
-        raise EnvError(f"step returned a {type(info).__name__} as info, its last value, expected a dict")
+        raise EnvError(f"step returned {type(info).__name__} as info, its last value, expected a dict")
     if len(result) == 5:
         obs, reward, terminated, truncated = first
     else:
@@ -162,6 +163,7 @@ class Forwarding:
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
         return getattr(getattr(self, self._inside), name)
 
+    @never_raising
     def __str__(self) -> str:
         return f"<{type(self).__name__}{getattr(self, self._inside)}>"
 

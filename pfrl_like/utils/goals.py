@@ -28,6 +28,6 @@ def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
         ValueError: If a key is missing, or the two do not fit together.
     """
     if not isinstance(obs, Mapping) or OBSERVATION not in obs or DESIRED_GOAL not in obs:
-        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else f"a {type(obs).__name__}"
+        came = f"a dict with keys {list(obs)}" if isinstance(obs, Mapping) else type(obs).__name__
         raise ValueError(f"obs: got {came}, expected a dict with {OBSERVATION!r} and {DESIRED_GOAL!r}")
     return np.concatenate([obs[OBSERVATION], obs[DESIRED_GOAL]], axis=-1, dtype=np.float32)

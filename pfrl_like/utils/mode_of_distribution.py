@@ -32,7 +32,7 @@ def mode_of_distribution(distrib: Any) -> Tensor:
     except NotImplementedError as error:
         raise RuntimeError(f"{type(distrib).__name__} has no mode that is known; give it a property `mode`") from error
     except AttributeError as error:
-        raise TypeError(f"distrib is a {type(distrib).__name__}, expected a distribution") from error
+        raise TypeError(f"distrib is {type(distrib).__name__}, expected a distribution") from error
     if not torch.is_tensor(mode):
-        raise TypeError(f"mode of {type(distrib).__name__} is a {type(mode).__name__}, expected a tensor")
+        raise TypeError(f"mode of {type(distrib).__name__} is {type(mode).__name__}, expected a tensor")
     return mode

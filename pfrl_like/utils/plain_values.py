@@ -49,7 +49,7 @@ def to_json(value: Any, levels: int = _LEVELS) -> Any:
         return parts if is_list else {"tuple": parts}
     if hasattr(value, "__array__") and not isinstance(value, np.ndarray | np.generic):  # a lazy stack
         return to_json(np.asarray(value))
-    raise TypeError(f"a {type(value).__name__} cannot be saved")
+    raise TypeError(f"{type(value).__name__} cannot be saved")
 
 
 def from_json(value: Any) -> Any:

@@ -30,7 +30,7 @@ class VectorEnvWrapper(Forwarding, VectorEnv):
     def __init__(self, env: Any) -> None:
         if not isinstance(getattr(env, "num_envs", None), int):
             raise TypeError(
-                f"env is a {type(env).__name__}, expected a vector environment, which has num_envs; "
+                f"env is {type(env).__name__}, expected a vector environment, which has num_envs; "
                 f"for a single one there is {self._of_one}"
             )
         self.env = env

@@ -30,6 +30,7 @@ LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
 #: Imports between folders of one layer that are meant; everything else in a layer stays in its own folder.
 SIDEWAYS = {
     ("env", "utils"),
+    ("explorer", "utils"),
     ("gpu", "context"),
     ("gpu", "utils"),
     ("replay_buffer", "batch"),

@@ -9,12 +9,7 @@ from argument_effects import OBSERVED, Effect, Life, changed, differ, held, live
 from registry import KINDS, REGISTRY, arguments_of, obs_size
 
 from pfrl_like import agents
-from pfrl_like.agents import (
-    AdvantageWeightedActorCritic,
-    OffPolicyActorCritic,
-    OffPolicyAgent,
-    OnPolicyAgent,
-)
+from pfrl_like.agents import AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent
 
 #: Their arguments are those of the agents made of them.
 BASES = {AdvantageWeightedActorCritic, OffPolicyActorCritic, OffPolicyAgent, OnPolicyAgent}

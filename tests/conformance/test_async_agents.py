@@ -63,7 +63,7 @@ def test_every_autoreset_mode_gives_the_same_updates(tmp_path, mode):
 def test_environments_with_other_actions_are_refused(tmp_path):
     env = Chain()
     env.action_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
-    with pytest.raises(TypeError, match="model gives a Categorical"):
+    with pytest.raises(TypeError, match="model gives Categorical"):
         train_agent(make_a3c(), env, 5, str(tmp_path))
-    with pytest.raises(TypeError, match="model gives a DiagonalGaussian"):
+    with pytest.raises(TypeError, match="model gives DiagonalGaussian"):
         train_agent(make_acer(continuous=True), Chain(), 5, str(tmp_path))

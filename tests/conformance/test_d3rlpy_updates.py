@@ -250,7 +250,7 @@ def halved(agent: Any) -> Any:
 class HuberSAC(agents.DiscreteSAC):
     """With the critics' loss that d3rlpy has; half the square in `DiscreteSAC`."""
 
-    elementwise = staticmethod(huber)
+    _elementwise = staticmethod(huber)
 
 
 #: d3rlpy's layer of quantiles has those of one action side by side, ours those of one fraction.
@@ -381,7 +381,7 @@ def test_the_threshold_is_no_part_of_cqls_loss_where_d3rlpy_has_it_times_the_wei
         alpha_threshold=None, initial_alpha=1.0, n_action_samples=4,
     )  # fmt: skip
     if case == "CalQL":
-        agent.target_value = lambda obs: torch.zeros(len(obs))  # of episodes that were cut off; here none is
+        agent._target_value = lambda obs: torch.zeros(len(obs))  # of episodes that were cut off; here none is
     theirs, stats = LOSSES[case], updated(agent, case, conservative_draws)
     assert theirs["critic_loss"] == near(stats["loss"] - 2 * 5.0 * 10.0)
     assert theirs["actor_loss"] == near(stats["policy_loss"])
@@ -412,8 +412,8 @@ class AWACOfD3rlpy(agents.AWAC):
         value = [critic((batch.next_obs, action)).q_values for critic in self.target_critics]
         return DiscreteActionValue(torch.stack(value).amin(0)), soft_reward(batch, log_prob, 1.0)
 
-    def weight(self, batch: Batch) -> Tensor:
-        return len(batch) * super().weight(batch).log().softmax(0)  # the logarithm is the advantage
+    def _weight(self, batch: Batch) -> Tensor:
+        return len(batch) * super()._weight(batch).log().softmax(0)  # the logarithm is the advantage
 
 
 def test_awac_differs_from_d3rlpy_in_targets_and_weights() -> None:
@@ -473,7 +473,7 @@ class BEAROfD3rlpy(agents.BEAR):
     d3rlpy descends on minus the term for alpha and leaves the gradients in the policy, where they cancel the term's.
     """
 
-    def discrepancy(self, batch: Batch) -> Tensor:
+    def _discrepancy(self, batch: Batch) -> Tensor:
         with torch.no_grad():
             imitated = self.imitator.draw(batch.obs, 4).tanh()
             before = self.policy(batch.obs).base_dist.rsample((4,))

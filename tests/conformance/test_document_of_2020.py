@@ -35,11 +35,7 @@ def test_getting_started() -> None:  # 1.2 to 1.6
     from pfrl_like.algos import DQN
     from pfrl_like.datasets import get_cartpole
     from pfrl_like.errors import NotFittedError
-    from pfrl_like.metrics.scorer import (
-        average_value_estimation_scorer,
-        evaluate_on_environment,
-        td_error_scorer,
-    )
+    from pfrl_like.metrics.scorer import average_value_estimation_scorer, evaluate_on_environment, td_error_scorer
 
     dataset, env = get_cartpole()
     train_episodes, test_episodes = train_test_split(dataset, test_size=0.2)

@@ -102,7 +102,7 @@ def stepping(**changes: Any) -> Any:
         (stepping(reward=np.zeros(2)), "reward is array.*expected one number"),
         (stepping(terminated=2), r"terminated is 2 \(int\), expected a bool"),
         (stepping(truncated=None), "truncated is None"),
-        (stepping(info=None), "info is a NoneType, expected a dict"),
+        (stepping(info=None), "info is NoneType, expected a dict"),
         (broken(reset=lambda self, **_: np.zeros(5, dtype=np.float32)), "reset returned ndarray, expected"),
         (broken(action_space=None), "the environment has no action_space"),
     ],

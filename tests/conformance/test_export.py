@@ -33,7 +33,7 @@ def cases() -> list[Any]:
         for ending, exemplars in EXEMPLARS.items()
         for kind in KINDS
         if kind not in NOT_EXPORTED
-        for recurrent in ((False, True) if getattr(kind, "may_be_recurrent", True) else (False,))
+        for recurrent in ((False, True) if getattr(kind, "_may_be_recurrent", True) else (False,))
     ]  # fmt: skip
 
 
@@ -58,7 +58,7 @@ def test_an_exported_policy_acts_as_the_agent_does(kind: Any, recurrent: bool, e
     if ending == ".onnx":
         pytest.importorskip("onnxscript")
     agent = kind(**arguments_of(kind, recurrent))
-    acting = getattr(agent, "acting", agent)
+    acting = getattr(agent, "_acting", agent)
     acting.act_deterministically = True  # IQN draws, and some policies give samples
     rng = np.random.default_rng(0)
     path = tmp_path / f"policy{ending}"

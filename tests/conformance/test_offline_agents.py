@@ -14,7 +14,7 @@ from pfrl_like.experiments import train_agent, train_agent_offline
 from pfrl_like.testing.play import difference
 from pfrl_like.utils.checks import check_action
 
-OFFLINE = [name for name, entry in LEARNERS.items() if getattr(entry.kind, "is_offline", False)]
+OFFLINE = [name for name, entry in LEARNERS.items() if getattr(entry.kind, "_is_offline", False)]
 
 
 def recorded(env: Any, n: int = 40) -> MDPDataset:
@@ -33,7 +33,7 @@ def recorded(env: Any, n: int = 40) -> MDPDataset:
 def parameters(agent: Any) -> torch.Tensor:
     """All parameters of what acts or, if that does not learn, of the critics."""
     learns = getattr(agent, "policy_learns", True)
-    module = getattr(agent, agent.acting_attributes[0]) if learns else torch.nn.ModuleList(agent.critics)
+    module = getattr(agent, agent._acting_attributes[0]) if learns else torch.nn.ModuleList(agent.critics)
     return torch.nn.utils.parameters_to_vector(module.parameters()).detach().clone()
 
 

@@ -54,7 +54,7 @@ def make_knowing_agent(chain: Chain) -> tuple[PPO, list[Batch]]:
     seen = []
 
     def learn(episodes: Any) -> Any:
-        steps = agent.evaluated(episodes, agent.lambd)
+        steps = agent._evaluated(episodes, agent.lambd)
         seen.append(steps)
         return steps.advantage, {}
 
@@ -73,7 +73,7 @@ def test_advantages_are_zero_where_the_values_are_true(
     agent, seen = make_knowing_agent(chain)
     limit = 4 if ending == "cut off by the runner" else None
     train_agent_batch(agent, vector_env(chain, n_envs, mode), 45, tmp_path, max_episode_len=limit)
-    assert len(seen) >= 2 and sum(map(len, seen)) + len(agent.rollout) == agent.t
+    assert len(seen) >= 2 and sum(map(len, seen)) + len(agent._rollout) == agent.t
     for steps in seen:
         assert 20 <= len(steps) < 20 + n_envs
         assert (steps.discount == 0).any() == chain.terminates

@@ -8,12 +8,7 @@ from pfrl_like import agents
 from pfrl_like.agent import Agent
 
 #: Their arguments and parts are those of the agents made of them.
-BASES = {
-    "AdvantageWeightedActorCritic",
-    "OffPolicyActorCritic",
-    "OffPolicyAgent",
-    "OnPolicyAgent",
-}
+BASES = {"AdvantageWeightedActorCritic", "OffPolicyActorCritic", "OffPolicyAgent", "OnPolicyAgent"}
 AGENTS = {name for name, each in vars(agents).items() if inspect.isclass(each) and issubclass(each, Agent)}
 
 

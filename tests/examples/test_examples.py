@@ -1,5 +1,6 @@
 """Every example runs a few steps on a bare CPU and leaves what it says it leaves."""
 
+import importlib
 import json
 import runpy
 import sys
@@ -85,6 +86,7 @@ def demonstrate(run):
     return demonstrate
 
 
+@pytest.mark.slow
 def test_parts_are_checked(run):
     assert "every part keeps its contracts" in run("check_your_parts.py")
 
@@ -94,18 +96,16 @@ def test_an_exported_policy_plays_where_the_library_is_not(run):
     assert "without pfrl_like" in run("export_policy.py", "--steps", "100", "--format", ".pt")
 
 
-#: These start processes, learn from frames or in MuJoCo, or have a test above: others stand for them in a default run.
-SHORT = ["atari/train_dqn_ale.py", "mujoco/train_ppo.py"]
-LONG = {*ATARI, *MUJOCO, "gym/train_async.py", "offline/grid_search.py", "export_policy.py"} - {*SHORT}
+#: Quick ones that stand for all in a default run.
+SHORT = ["custom_env.py", "gym/train_dqn_her_bit_flipping.py", "gym/train_ppo.py", "offline/own_data.py"]
 
 
-@pytest.mark.representatives(12)
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(name, marks=pytest.mark.slow if name in LONG else [])
+        pytest.param(name, marks=[] if name in SHORT else pytest.mark.slow)
         for name in NAMES
-        if name != "check_your_parts.py"
+        if name not in ("check_your_parts.py", "export_policy.py")  # which have tests above
     ],
 )
 def test_example_runs_a_hundred_steps(example, run):
@@ -127,9 +127,7 @@ def test_example_runs_a_hundred_steps(example, run):
         ("atari/train_acer_ale.py", ["--use-lstm", "--profile"]),
         ("atari/train_a2c_batch_ale.py", ["--use-gae"]),
         ("atari/train_ppo_batch_ale.py", ["--recurrent"]),
-        ("minatar/train_dqn_minatar.py", ["--agent", "Rainbow", "--env", "SpaceInvaders"]),
-        ("minatar/train_dqn_minatar.py", ["--agent", "CategoricalDQN"]),
-        ("minatar/train_dqn_minatar.py", ["--agent", "IQN"]),
+        ("minatar/train_dqn.py", ["--agent", "DoubleDQN", "--env", "SpaceInvaders"]),
     ],
 )
 @pytest.mark.slow
@@ -139,12 +137,12 @@ def test_choices_of_the_pixel_examples_run(example, choice, run):
     assert "Results are in" in run(example, "--steps", "100", *early(example), *choice, *often)
 
 
-@pytest.mark.representatives(2)
+@pytest.mark.representatives(1)
 @pytest.mark.parametrize(
     ("example", "choice"),
     [
-        ("gym/train_ppo.py", ["--env", "Pendulum-v1"]),
         ("gym/train_reinforce.py", ["--env", "Pendulum-v1"]),
+        ("gym/train_ppo.py", ["--env", "Pendulum-v1"]),
         ("gym/train_actor_critic_pendulum.py", ["--agent", "TD3", "--num-step-return", "3"]),
         ("gym/train_actor_critic_pendulum.py", ["--agent", "DDPG", "--prioritized-replay"]),
         pytest.param("gym/train_async.py", ["--agent", "ACER"], marks=pytest.mark.slow),
@@ -179,8 +177,8 @@ def test_a_saved_atari_agent_can_be_demonstrated_and_monitored(run, tmp_path):
 
 def test_a_saved_minatar_agent_can_be_demonstrated(run, demonstrate):
     pytest.importorskip("minatar")
-    example, agent = "minatar/train_dqn_minatar.py", ["--agent", "IQN", "--env", "Breakout"]
-    demonstrate(example, *agent, load=saved_by(run(example, "--steps", "5", "--eval-interval", "9", *agent)))
+    example = "minatar/train_iqn.py"
+    demonstrate(example, load=saved_by(run(example, "--steps", "5", "--eval-interval", "9")))
 
 
 @pytest.mark.parametrize(
@@ -206,12 +204,16 @@ def test_mujoco_trainers_learn_in_several_environments_and_record_evaluations(ex
     assert list(tmp_path.glob("results/*/monitor.*.csv")) and list(tmp_path.glob("results/*/monitor.*.video*"))
 
 
-@pytest.mark.parametrize("example", MUJOCO)
-def test_each_mujoco_trainer_has_a_reproduction_with_its_command_seeds_and_versions(example):
-    name = Path(example).stem
-    text = (EXAMPLES / "mujoco/reproduction" / name.removeprefix("train_") / "README.md").read_text()
-    assert f"python examples/{example} --env $env --seed $seed" in text
-    assert "| here |" in text and "seeds 0 to" in text and "mujoco 3." in text
+@pytest.mark.parametrize(("agent", "folder"), [("TD3", "td3"), ("SoftActorCritic", "soft_actor_critic")])
+def test_scores_of_reproductions_are_those_recorded(agent, folder, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(EXAMPLES.parent / "benchmarks"))
+    scores = importlib.import_module("scores")
+    scores.print_table([line for line in scores.read_results(scores.RESULTS) if line["agent"] == agent])
+    rows = (row.split(" | ") for row in capsys.readouterr().out.splitlines())
+    recorded = {(task.lstrip("| "), steps, score) for task, _, steps, _, score, *_ in rows}
+    text = (EXAMPLES / "mujoco/reproduction" / folder / "README.md").read_text()
+    told = [row.strip("| ").split(" | ") for row in text.splitlines() if "-v5 | " in row and "," in row]
+    assert told and {(env.lower()[:-3], steps, score) for env, steps, _, score, _ in told} <= recorded
 
 
 def test_scores_of_finished_runs_become_a_table(run, tmp_path, capsys):
@@ -274,16 +276,23 @@ def test_a_saved_agent_can_be_demonstrated(run, demonstrate, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "agent", ["IQN", "Rainbow", *(pytest.param(name, marks=pytest.mark.slow) for name in ("DoubleIQN", "QRDQN", "FQF"))]
+    ("example", "choice"),
+    [
+        ("gym/train_distributional.py", ["--agent", "IQN"]),
+        pytest.param("gym/train_rainbow.py", [], marks=pytest.mark.slow),
+        *(
+            pytest.param("gym/train_distributional.py", ["--agent", agent], marks=pytest.mark.slow)
+            for agent in ("DoubleIQN", "QRDQN", "FQF")
+        ),
+    ],
 )
-def test_distributional_agents_learn_and_are_demonstrated(run, demonstrate, tmp_path, agent):
+def test_distributional_agents_learn_and_are_demonstrated(run, demonstrate, tmp_path, example, choice):
     often = ["--update-interval", "10", "--target-update-interval", "10", "--n-times-update", "2"]
-    example = "gym/train_distributional.py"
-    output = run(example, "--agent", agent, "--steps", "100", "--eval-interval", "50", *EARLY, *often)
+    output = run(example, *choice, "--steps", "100", "--eval-interval", "50", *EARLY, *often)
     (scores,) = tmp_path.glob("results/*/scores.txt")
     header, *_, last = (line.split("\t") for line in scores.read_text().splitlines())
     assert dict(zip(header, last, strict=True))["n_updates"] == "12"  # two at each of the steps 50, 60, ..., 100
-    demonstrate(example, "--agent", agent, load=saved_by(output))
+    demonstrate(example, *choice, load=saved_by(output))
 
 
 @pytest.mark.parametrize(
@@ -291,7 +300,7 @@ def test_distributional_agents_learn_and_are_demonstrated(run, demonstrate, tmp_
     [
         *(
             (f"gym/train_{name}.py", env, "discrete")
-            for name in ("dqn", "categorical_dqn", "distributional")
+            for name in ("dqn", "categorical_dqn", "distributional", "rainbow")
             for env in ("Pendulum-v1", "FrozenLake-v1")
         ),
         ("gym/train_actor_critic_pendulum.py", "CartPole-v1", "continuous"),

@@ -134,7 +134,7 @@ def test_hindsight_knows_no_future() -> None:
         buffer.sample_batch(0, continuation=3)
     policy, v_func = make_policy("fixed gaussian"), nn.Linear(4, 1)
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (policy, v_func)]
-    with pytest.raises(TypeError, match="replay_buffer is a HindsightReplayBuffer, which cannot tell what came after"):
+    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot tell what came after"):
         agents.AWR(policy, v_func, *optimizers, buffer, 0.9, replay_start_size=5, minibatch_size=5)
 
 
@@ -236,7 +236,7 @@ def test_weights_are_those_of_the_advantage_after_the_value_has_learnt() -> None
         agent = make(beta=0.5, max_weight=3.0, standardize_advantages=standardize_advantages)
         returns = td_lambda_returns(agent.v_func, batch, 0.95)
         _, stats = agent.update(batch)
-        advantage = agent.advantage(batch, returns)
+        advantage = agent._advantage(batch, returns)
         if standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         torch.testing.assert_close(stats["weight"], (advantage / 0.5).exp().clamp(max=3.0))
@@ -283,7 +283,7 @@ def three_sequences() -> Batch:
 def test_a_device_is_not_waited_for_to_know_which_sequences_are_drawn() -> None:
     agent = make(batch_size_per_update=2)
     agent.device = torch.device("meta")  # which has no numbers that could be copied to the host
-    assert len(agent.part(three_sequences()).lengths) == 2
+    assert len(agent._part(three_sequences()).lengths) == 2
 
 
 def test_some_sequences_are_whole_and_in_order() -> None:
@@ -313,14 +313,14 @@ def test_numbers_out_of_bounds_are_refused(options: dict[str, Any], message: str
 
 def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
     categorical = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
-    with pytest.raises(TypeError, match="policy gives a Categorical, .* or DiscreteAWR for discrete actions"):
+    with pytest.raises(TypeError, match="policy gives Categorical, .* or DiscreteAWR for discrete actions"):
         make(policy=categorical).dry_run(ENV.observation_space.sample())
-    with pytest.raises(TypeError, match="policy gives a DiagonalGaussian"):
+    with pytest.raises(TypeError, match="policy gives DiagonalGaussian"):
         make(agents.DiscreteAWR, policy=make_policy("gaussian")).dry_run(ENV.observation_space.sample())
     with pytest.raises(TypeError, match="DiscreteAWR has discrete actions, .* use AWR"):
         discrete = nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())
         make(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
-    with pytest.raises(TypeError, match="v_func gives a DeltaVector"):
+    with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make(v_func=make_policy("deterministic")).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match="v_func cannot be learnt from"):
         make(v_func=nn.Sequential(nn.Linear(3, 1))).dry_run(ENV.observation_space.sample(), ENV.action_space)

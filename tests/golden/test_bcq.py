@@ -141,7 +141,7 @@ def test_perturbed_actions_stay_near_and_in_bounds() -> None:
     action = torch.tensor([[0.5], [0.95], [-1.0]])
     moved = perturbed(policy, torch.zeros(3, 1), action, 0.1)
     torch.testing.assert_close(moved, torch.tensor([[0.6], [1.0], [-0.9]]))
-    assert make(action_flexibility=0.3).choice.scale == 0.3
+    assert make(action_flexibility=0.3)._choice.scale == 0.3
 
 
 def test_the_choice_is_the_candidate_of_most_value() -> None:
@@ -151,7 +151,7 @@ def test_the_choice_is_the_candidate_of_most_value() -> None:
         assert choice(OBS).mode.tolist() == [[expected], [expected]]
     peak = Lambda(lambda pair: -pair[1].square())
     assert CandidateChoice(Ramp(), still, peak, 3, 0.05)(OBS).mode.tolist() == [[0.0], [0.0]]
-    assert make(n_action_samples=7).choice.n == 7
+    assert make(n_action_samples=7)._choice.n == 7
 
 
 def test_the_target_is_the_soft_least_value_of_the_best_candidate() -> None:
@@ -297,7 +297,7 @@ def test_discrete_bcq_acts_among_likely_and_allowed_actions() -> None:
         ({"recurrent": True}, "recurrent is True, but BCQ has no recurrent form"),
         ({"policy": nn.Sequential(nn.Linear(6, 2), nn.Tanh())}, "policy; .* ConcatObsAndAction"),
         ({"policy": nn.Sequential(ConcatObsAndAction(), nn.Linear(6, 2), SoftmaxCategoricalHead())}, "policy gives"),
-        ({"imitator": nn.Linear(6, 2)}, "imitator is a Linear, expected a pfrl_like.nn.ConditionalVAE"),
+        ({"imitator": nn.Linear(6, 2)}, "imitator is Linear, expected a pfrl_like.nn.ConditionalVAE"),
         ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder .* ConcatObs"),
         ({"imitator": ConditionalVAE(of_pairs(6, 6), nn.Linear(7, 2), 3)}, "imitator.decoder.* ConcatObs"),
     ],
@@ -312,7 +312,7 @@ def test_the_two_forms_refuse_each_others_actions() -> None:
         make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
     with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function of discrete actions"):
         make_discrete().dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
-    with pytest.raises(TypeError, match="imitator gives a Tensor, expected one that gives a Categorical"):
+    with pytest.raises(TypeError, match="imitator gives Tensor, expected one that gives Categorical"):
         make_discrete(imitator=nn.Linear(5, 2)).dry_run(np.zeros(5, np.float32))
     with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ has no recurrent form"):
         make_discrete(recurrent=True)
@@ -344,6 +344,6 @@ def test_an_ensemble_takes_the_place_of_the_critics(bootstrap: bool) -> None:
     )  # fmt: skip
     before = [parameters(member) for member in ensemble.members]
     agent.update(make_batch())
-    assert len(agent.critics) == 3 and agent.choice.critic is ensemble.members[0]
+    assert len(agent.critics) == 3 and agent._choice.critic is ensemble.members[0]
     assert not any(map(torch.equal, before, map(parameters, ensemble.members)))
     assert agent.act(np.zeros(4, np.float32)).shape == (2,)

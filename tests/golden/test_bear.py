@@ -72,7 +72,7 @@ def test_the_discrepancy_is_that_of_policy_and_imitator() -> None:
         for mmd_kernel in ("gaussian", "laplacian"):
             agent = make(imitator=imitator, n_mmd_action_samples=5, mmd_kernel=mmd_kernel, mmd_sigma=2.0)
             torch.manual_seed(1)
-            found = agent.discrepancy(batch)
+            found = agent._discrepancy(batch)
             torch.manual_seed(1)
             is_vae = isinstance(imitator, ConditionalVAE)
             y = imitator.draw(batch.obs, 5) if is_vae else imitator(batch.obs).sample((5,))
@@ -147,7 +147,7 @@ def test_the_discrepancy_counts_in_the_policys_loss() -> None:
         agent, losses = make(initial_alpha=initial_alpha, alpha_threshold=None), []
         torch.manual_seed(1)
         plain = sac_policy_loss(agent.policy, agent.critics, batch, 0.2)[0]
-        discrepancy = agent.discrepancy(batch)
+        discrepancy = agent._discrepancy(batch)
         torch.manual_seed(1)
         agent.policy_step(batch, lambda name, loss, losses=losses: losses.append((name, loss)))
         assert [name for name, _ in losses] == ["policy_optimizer"]
@@ -181,8 +181,8 @@ def test_only_the_imitator_learns_before_rl_start_step() -> None:
         ({"mmd_sigma": 0}, "mmd_sigma is 0"),
         ({"initial_alpha": 0}, "initial_alpha is 0, expected a positive number"),
         ({"recurrent": True}, "recurrent is True, but BEAR has no recurrent form"),
-        ({"imitator": nn.Linear(4, 2)}, "imitator gives a Tensor"),
-        ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives a Categorical"),
+        ({"imitator": nn.Linear(4, 2)}, "imitator gives Tensor"),
+        ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives Categorical"),
         ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder.* ConcatObs"),
     ],
 )

@@ -69,7 +69,7 @@ def test_the_policys_actions_count_at_least_the_return() -> None:
     agent, returns = make(), torch.tensor([1.0, -5.0])
     batch = make_batch(n=2).replace(returns=returns)
     values = torch.arange(-9.0, 9.0).view(9, 2)  # of each row 6 of the policy, then 3 uniform ones
-    bounded = agent.compared_values(values, batch)
+    bounded = agent._compared_values(values, batch)
     assert bounded[:, 0].tolist() == [1, 1, 1, 1, 1, 1, 3, 5, 7]
     assert bounded[:, 1].tolist() == [-5, -5, -4, -2, 0, 2, 4, 6, 8]
 
@@ -84,20 +84,20 @@ def test_with_low_returns_it_is_cql_and_high_ones_take_the_gradient_from_the_pol
     torch.testing.assert_close(losses["low"], losses["cql"])
     assert (losses["high"] > losses["cql"] + 10).all()
     values = torch.zeros(9, 8, requires_grad=True)
-    agent.compared_values(values, batch).sum().backward()
+    agent._compared_values(values, batch).sum().backward()
     assert values.grad is not None and values.grad[:, 0].tolist() == [0] * 6 + [1] * 3
 
 
 def test_an_update_makes_the_returns_of_the_targets() -> None:
     agent, batch = make(), with_nothing_after(make_batch())
     seen: list[Any] = []
-    bounds = agent.compared_values
+    bounds = agent._compared_values
 
     def watched(values: Tensor, rows: Batch) -> Any:
         seen.append(rows.returns)
         return bounds(values, rows)
 
-    agent.compared_values = watched
+    agent._compared_values = watched
     torch.manual_seed(1)
     action = agent.policy(batch.next_obs).sample()
     least = torch.minimum(*(critic((batch.next_obs, action)).squeeze(1) for critic in agent.target_critics))
@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused() -> None:
         make().update(make_batch())
     with pytest.raises(ValueError, match="recurrent is True, but CalQL has no recurrent form"):
         make(recurrent=True)
-    with pytest.raises(TypeError, match="replay_buffer is a HindsightReplayBuffer, which cannot tell what came after"):
+    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot tell what came after"):
         make(buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
 
 

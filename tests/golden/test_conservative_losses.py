@@ -81,7 +81,7 @@ def test_the_conservative_term_counts_beside_the_critics_losses() -> None:
         options: dict[str, Any] = {"batch_accumulator": accumulator, "alpha_threshold": None, "n_action_samples": 4}
         once = make(CQL, initial_alpha=2.0, conservative_weight=1.0, **options)
         torch.manual_seed(1)
-        gaps = torch.stack([gap for _, gap in once.conservative_losses(batch)])
+        gaps = torch.stack([gap for _, gap in once._conservative_losses(batch)])
         weighted = (gaps * weight).sum(1) / (len(batch) if accumulator == "mean" else 1)
         plain = 2 * losses(make(SoftActorCritic, batch_accumulator=accumulator), batch)  # which has halves of squares
         torch.testing.assert_close(losses(once, batch), plain + 2 * weighted)
@@ -107,7 +107,7 @@ def test_targets_do_without_the_entropy_if_they_are_told_to() -> None:
 def test_values_of_actions_drawn_are_those_of_one_call_for_each() -> None:
     batch, agent = make_batch(), make(CQL, n_action_samples=2)
     torch.manual_seed(1)
-    _, gap = list(agent.conservative_losses(batch))[1]
+    _, gap = list(agent._conservative_losses(batch))[1]
     torch.manual_seed(1)
     agent.bootstrap(batch)
     actions, density = conservative_actions(agent.policy, batch, 2)

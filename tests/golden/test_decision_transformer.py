@@ -174,10 +174,10 @@ def test_it_acts_by_the_return_that_is_left() -> None:
     for t, reward in enumerate((1.0, 3.0)):
         chosen.append(agent.select_actions(torch.tensor([[float(t)]]), None, None).item())
         seen.append([part.flatten().tolist() for part in model.seen])
-        agent.context.observed(0, reward, False)
+        agent._context.observed(0, reward, False)
     # Returns to go 10 and 9, by 2, which it echoes; its first action is seen in the second step.
     assert seen == [[[5.0], [0.0], [0.0]], [[5.0, 4.5], [0.0, 1.0], [5.0, 0.0]]]
-    assert chosen == [5.0, 4.5] and agent.context.to_go == {0: 6.0}
+    assert chosen == [5.0, 4.5] and agent._context.to_go == {0: 6.0}
 
 
 def test_it_looks_back_at_so_many_steps() -> None:
@@ -188,7 +188,7 @@ def test_it_looks_back_at_so_many_steps() -> None:
         for each in obs:
             agent.act(each)
             agent.observe(each, 1.0, False, False)
-        steps = agent.context.steps[0]
+        steps = agent._context.steps[0]
         assert [step[0] for step in steps] == [0.0, -1.0]  # 3 - 3 and 3 - 4
         np.testing.assert_array_equal(np.concatenate([step[1] for step in steps]), obs[3:])
     with pytest.raises(ValueError, match="context_size is 9, expected at most 4"):
@@ -200,14 +200,14 @@ def test_environments_and_evaluation_have_contexts_of_their_own() -> None:
     obs = np.random.default_rng(0).normal(size=(2, 4)).astype(np.float32)
     agent.batch_act(list(obs))
     agent.batch_observe(list(obs), [1.0, 2.0], [False, True], [False, False])
-    assert agent.context.to_go == {0: 2.0}  # the second episode has ended
+    assert agent._context.to_go == {0: 2.0}  # the second episode has ended
     with agent.eval_mode():
-        assert agent.context.to_go == {}
+        assert agent._context.to_go == {}
         agent.act(obs[0])
     agent.batch_act(list(obs), active=np.array([True, False]))
-    assert len(agent.context.steps[0]) == 2 and 1 not in agent.context.steps
+    assert len(agent._context.steps[0]) == 2 and 1 not in agent._context.steps
     agent.stop_episode()
-    assert agent.context.to_go == {}
+    assert agent._context.to_go == {}
 
 
 class OfNested(nn.Module):
@@ -244,7 +244,7 @@ def test_actors_have_contexts_of_their_own() -> None:
     agent.act(np.zeros(4, np.float32))
     actors = [agent.acting_copy() for _ in range(2)]
     actors[0].act(np.zeros(4, np.float32))
-    assert [len(each.context.steps) for each in (agent, *actors)] == [1, 1, 0]
+    assert [len(each._context.steps) for each in (agent, *actors)] == [1, 1, 0]
 
 
 def by_directory(agent: Any, other: Any, folder: Any) -> None:
@@ -265,7 +265,7 @@ def test_a_running_episode_goes_on_with_what_was_seen(discrete: bool, hand_over:
         agent.batch_act([*obs[t]])
         agent.batch_observe([*obs[t + 1]], rewards, [False, t == 1], [False] * 2)
     hand_over(agent, other, tmp_path)
-    assert other.context.to_go == {0: 3.0 - 1.25} and len(other.context.steps[0]) == 2
+    assert other._context.to_go == {0: 3.0 - 1.25} and len(other._context.steps[0]) == 2
     chosen = []
     for each in (agent, other):
         torch.manual_seed(0)
@@ -279,10 +279,10 @@ def test_a_running_episode_goes_on_with_what_was_seen(discrete: bool, hand_over:
 def test_what_is_no_context_is_refused_and_changes_nothing(state: Any) -> None:
     agent = make()
     agent.act(np.zeros(4, np.float32))
-    before = dict(agent.context.to_go)
+    before = dict(agent._context.to_go)
     with pytest.raises(ValueError, match="the context is .*, which does not fit"):
         agent.restore_state({"t": 7, "context": state})
-    assert agent.t == 0 and agent.context.to_go == before
+    assert agent.t == 0 and agent._context.to_go == before
 
 
 def test_a_context_gives_what_the_whole_sequence_gives() -> None:
@@ -305,10 +305,10 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policy": make_policy("gaussian")}, "policy is a Sequential, expected a .*ReturnConditionedTransformer"),
+        ({"policy": make_policy("gaussian")}, "policy is Sequential, expected a .*ReturnConditionedTransformer"),
         ({"discrete": True, "policy": make_network()}, "policy has discrete=False, .* use DecisionTransformer"),
         ({"policy": make_network(True)}, "policy has discrete=True, .* use DiscreteDecisionTransformer"),
-        ({"buffer": "uniform"}, "replay_buffer is a ReplayBuffer, but DecisionTransformer learns from sequences"),
+        ({"buffer": "uniform"}, "replay_buffer is ReplayBuffer, but DecisionTransformer learns from sequences"),
         ({"return_scale": 0}, "return_scale is 0"),
         ({"target_return": "high"}, "target_return is 'high', expected a number"),
         ({"compile": True}, "compile is True"),

@@ -60,9 +60,9 @@ def test_all_rows_count_in_the_critics_errors_and_only_some_in_the_conservative_
     given = batch([False, False, True, True])
     agent, free = (make(COMBO, alpha_threshold=None, initial_alpha=alpha) for alpha in (2.0, 0.0))
     torch.manual_seed(1)
-    [(loss, _, _), gap] = list(agent.conservative_losses(given))[0]
+    [(loss, _, _), gap] = list(agent._conservative_losses(given))[0]
     torch.manual_seed(1)
-    [(plain, _, _), _] = list(free.conservative_losses(given))[0]
+    [(plain, _, _), _] = list(free._conservative_losses(given))[0]
     weight = given.required("weight")[0]
     torch.testing.assert_close(loss, plain + 2 * (gap * weight).mean())
     value = agent.q_func1((given.obs, given.action)).squeeze(1)

@@ -18,7 +18,7 @@ from pfrl_like.explorers import ConstantEpsilonGreedy
 
 #: Those that learn online, by name.
 AGENTS: dict[str, type[DQN]] = {
-    entry.name: entry.kind for entry in value_agents.ENTRIES if entry.parts and not entry.kind.is_offline
+    entry.name: entry.kind for entry in value_agents.ENTRIES if entry.parts and not entry.kind._is_offline
 }
 RECURRENT_BUFFERS = [name for name in MAKE_BUFFER if "episodic" in name]
 BUFFERS = [name for name in MAKE_BUFFER if name not in RECURRENT_BUFFERS]

@@ -61,18 +61,17 @@ def changed(arguments: Arguments, **changes: Any) -> Arguments:
 
 
 def parameters_of(kind: Any) -> dict[str, type]:
-    """Every argument of a constructor, those that it hands on by `**kwargs` included, and the class that names it."""
-    found: dict[str, type] = {}
-    for owner in kind.__mro__:
-        if "__init__" not in vars(owner):
-            continue
-        parameters = inspect.signature(owner.__init__).parameters.values()
-        named = [each.name for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        for name in named[1:]:
-            found.setdefault(name, owner)
-        if not any(each.kind is each.VAR_KEYWORD for each in parameters):
-            break
-    return found
+    """Every argument of a constructor, and the agent that introduces it, or gives it another default."""
+    owners: dict[str, type] = {}
+    earlier: Any = {}
+    for owner in reversed(kind.__mro__):
+        if "__init__" in vars(owner) and owner.__module__.startswith("pfrl_like.agents."):
+            parameters = inspect.signature(owner).parameters
+            for name, each in parameters.items():
+                if name not in earlier or earlier[name].default != each.default:
+                    owners[name] = owner
+            earlier = parameters
+    return {name: owners[name] for name in inspect.signature(kind).parameters}
 
 
 # An agent's life

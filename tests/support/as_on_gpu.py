@@ -17,5 +17,5 @@ class AsOnGPU(GradientStep):
 def as_on_gpu(agent: Any) -> Any:
     """The agent, all of whose optimisers take that path."""
     agent.gradient_steps = {name: AsOnGPU(**step.__getstate__()) for name, step in agent.gradient_steps.items()}
-    agent.last_steps = next(iter(agent.gradient_steps.values()))
+    agent._last_steps = next(iter(agent.gradient_steps.values()))
     return agent

@@ -71,7 +71,7 @@ class GammaForDiscount:
     def evaluated(self, episodes: Episodes, gae_lambda: float) -> Any:
         discount = torch.full_like(episodes.steps.discount, self.gamma)  # type: ignore[attr-defined]
         episodes = dataclasses.replace(episodes, steps=episodes.steps.replace(discount=discount))
-        return super().evaluated(episodes, gae_lambda)  # type: ignore[misc]
+        return super()._evaluated(episodes, gae_lambda)  # type: ignore[misc]
 
 
 def kind_of(fault: type, base: type[Any]) -> type[Any]:

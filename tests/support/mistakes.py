@@ -32,6 +32,7 @@ from pfrl_like import agents, algos, cli, experiments, explorers, ope, replay_bu
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.envs import MultiprocessVectorEnv, SerialVectorEnv
 from pfrl_like.learning.acting import Acting
+from pfrl_like.testing import check_replay_buffer
 from pfrl_like.testing.play import play_one
 from pfrl_like.utils import set_random_seed
 
@@ -190,6 +191,8 @@ AGENTS: dict[str, Mistake] = {
     "explorer is a number": lambda folder: dqn(explorer=0.1),
     "explorer is a class": lambda folder: dqn(explorer=explorers.Greedy),
     "explorer of vectors for indices": lambda folder: play_one(dqn(explorer=explorers.AdditiveGaussian(0.1)), env(), 3),
+    "explorer of one argument": lambda folder: dqn(explorer=subclass_with(object, select_action=lambda self, t: 0)()),
+    "replay_buffer is a class": lambda folder: dqn(replay_buffer=replay_buffers.ReplayBuffer),
     "replay_buffer is a list": lambda folder: dqn(replay_buffer=[]),
     "replay_buffer is None": lambda folder: dqn(replay_buffer=None),
     "gamma is negative": lambda folder: dqn(gamma=-0.1),
@@ -247,6 +250,9 @@ AGENTS: dict[str, Mistake] = {
     "observations of another size": lambda folder: dqn().act(np.zeros(OBS + 1, np.float32)),
     "NaN is observed": lambda folder: observe(dqn(), reward=float("nan")),
     "another number of environments": lambda folder: observe_several(dqn()),
+    "unknown action in a minibatch": lambda folder: make_on_policy().update(
+        filled(replay_buffers.ReplayBuffer()).sample_batch(3).replace(action=torch.tensor([0, 7, 1]))
+    ),
 }
 
 
@@ -320,6 +326,7 @@ BUFFERS: dict[str, Mistake] = {
     "load of something else": lambda folder: load_text(replay_buffers.ReplayBuffer(10).load, folder),
     "load of a buffer of another kind": lambda folder: load_other_buffer(folder),
     "load of a damaged file": lambda folder: load_damaged_buffer(folder),
+    "check_replay_buffer of a buffer": lambda folder: check_replay_buffer(replay_buffers.ReplayBuffer()),
     "from_dataset of a list": lambda folder: replay_buffers.ReplayBuffer.from_dataset([]),
 }
 
@@ -501,11 +508,12 @@ def save_nan(folder: Path) -> None:
 
 ENVS: dict[str, Mistake] = {
     "no environments": lambda folder: SerialVectorEnv([]),
-    "environments that are numbers": lambda folder: SerialVectorEnv([3]).reset(),
+    "environments that are numbers": lambda folder: SerialVectorEnv([3]),
     "too few actions": lambda folder: begun().step([0]),
     "too few seeds": lambda folder: SerialVectorEnv([env(), env()]).seed([1]),
     "a mask of another length": lambda folder: begun().reset([True]),
     "processes of no functions": lambda folder: MultiprocessVectorEnv([]),
+    "processes of numbers": lambda folder: MultiprocessVectorEnv([3]),
     "processes with an unknown start method": lambda folder: MultiprocessVectorEnv([env], "thread"),
 }
 
@@ -538,6 +546,7 @@ COMMANDS: dict[str, Mistake] = {
     "one run to compare": lambda folder: command("diff-runs", "a"),
     "runs that are missing": lambda folder: command("diff-runs", str(folder / "a"), str(folder / "b")),
     "a crash that is missing": lambda folder: command("replay-crash", str(folder / "crash-3")),
+    "a run instead of a crash": lambda folder: ((folder / "crash-3").mkdir(), command("replay-crash", str(folder))),
     "both ways at once": lambda folder: command("diff-runs", "a", "b", "--rerun", "--no-rerun"),
 }
 

@@ -115,7 +115,7 @@ def replay(case: Case, folder: Path) -> dict[str, Any]:
 def of_replay(kind: Any, recurrent: bool) -> dict[str, Any]:
     """The same of an agent that learns within a few steps."""
     common = {"replay_buffer": a_buffer(recurrent), "gamma": 0.9, "replay_start_size": 10, "minibatch_size": 4}
-    return common | ({"recurrent": recurrent, "episodic_update_len": 4} if kind.may_be_recurrent else {})
+    return common | ({"recurrent": recurrent, "episodic_update_len": 4} if kind._may_be_recurrent else {})
 
 
 def a_buffer(recurrent: bool) -> Any:

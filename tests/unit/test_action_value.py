@@ -146,12 +146,12 @@ def test_taus_follow_the_rows() -> None:
     ("make", "message"),
     [
         (lambda: DiscreteActionValue(torch.zeros(3)), r"q_values has shape \(3,\), expected \[B, n_actions\]"),
-        (lambda: DiscreteActionValue(np.zeros((1, 3))), "q_values is a ndarray, expected a tensor"),
+        (lambda: DiscreteActionValue(np.zeros((1, 3))), "q_values is ndarray, expected a tensor"),
         (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), torch.zeros(4)), r"z_values \(4,\)"),
         (lambda: DistributionalDiscreteActionValue(torch.zeros(3, 5), torch.zeros(5)), r"q_dist has shape \(3, 5\)"),
         (lambda: DistributionalDiscreteActionValue(torch.zeros(1, 3, 5), np.zeros(5)), "expected tensors"),
         (lambda: QuantileDiscreteActionValue(torch.zeros(1, 3)), r"quantiles has shape \(1, 3\)"),
-        (lambda: QuantileDiscreteActionValue(np.zeros((1, 3, 3))), "quantiles is a ndarray"),
+        (lambda: QuantileDiscreteActionValue(np.zeros((1, 3, 3))), "quantiles is ndarray"),
     ],
 )
 def test_what_does_not_fit_is_refused(make: Any, message: str) -> None:
@@ -197,7 +197,7 @@ def test_quadratic_rows_keep_the_bounds() -> None:
 
 
 def test_continuous_actions_cannot_be_masked() -> None:
-    with pytest.raises(TypeError, match="action_mask was given, but a QuadraticActionValue has no list of actions"):
+    with pytest.raises(TypeError, match="action_mask was given, but QuadraticActionValue has no list of actions"):
         quadratic().masked([True, False])
 
 

@@ -219,7 +219,7 @@ def test_an_object_may_be_an_attribute_twice(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("attribute", "message"),
-    [("absent", "absent, which the Broken does not have"), ("t", "t: a int has no state_dict")],
+    [("absent", "absent, which the Broken does not have"), ("t", "t: int has no state_dict")],
 )
 def test_an_attribute_that_cannot_be_saved_is_named(attribute: str, message: str, tmp_path: Path) -> None:
     class Broken(Learner):
@@ -236,7 +236,7 @@ def test_state_that_nobody_restores_is_refused(tmp_path: Path) -> None:
             AttributeSavingMixin.restore_state(self, state)
 
     Learner().save(tmp_path)
-    with pytest.raises(CheckpointError, match=r"refused by the agent: ValueError: state has \['t'\], but a Forgetful"):
+    with pytest.raises(CheckpointError, match=r"refused by the agent: ValueError: state has \['t'\], but Forgetful"):
         Forgetful().load(tmp_path)
 
 
@@ -378,7 +378,7 @@ def test_an_optimiser_with_nan_is_not_saved(tmp_path: Path) -> None:
 def test_a_state_that_is_no_json_is_named_and_not_saved(tmp_path: Path) -> None:
     agent = NormalizedLearner()
     agent.obs_normalizer.count = object()  # type: ignore[assignment]
-    with pytest.raises(CheckpointError, match=r"saved_state of obs_normalizer\['count'\] is a object"):
+    with pytest.raises(CheckpointError, match=r"saved_state of obs_normalizer\['count'\] is object"):
         agent.save(tmp_path / "agent")
     assert not (tmp_path / "agent").exists()
 

@@ -83,5 +83,5 @@ def test_continuous_actions_keep_their_shape() -> None:
 
 def test_explorer_without_state_has_an_empty_one() -> None:
     OneUp().load_state_dict(OneUp().state_dict())
-    with pytest.raises(ValueError, match=r"state has \['x'\], but a OneUp has no state"):
+    with pytest.raises(ValueError, match=r"state has \['x'\], but OneUp has no state"):
         OneUp().load_state_dict({"x": 1})

@@ -102,8 +102,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         policy_update_delay: Updates of the critics for each one of the policy.
         batch_accumulator: "mean" or "sum" of the losses over the minibatch.
         recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins. Only for algorithms that have a recurrent
-            form.
+            stored; the critic's is the initial one where a sequence begins.
         episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
         device: Device as text or `torch.device`, instead of `gpu`.
         num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
@@ -119,10 +118,10 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     averaged_rows: tuple[str, ...] = ("weight",)
     averaged_updates: tuple[str, ...] = ("policy_loss",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
-    targets = Targets(of_policy=False, moved="every update")
-    needs_densities = True
-    elementwise = staticmethod(square)
-    is_offline = True
+    _targets = Targets(of_policy=False, moved="every update")
+    _needs_densities = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
 
     def __init__(
         self,
@@ -165,13 +164,13 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
 
     # Methods that an algorithm defines or overrides
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Least next value of an action of the policy, or of its target if there is one, and the rewards."""
-        policy = self.target_policy if self.targets.of_policy else self.policy
+        policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
         return least_next_value(self.target_critics, batch, next_action), batch.reward
@@ -181,7 +180,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise `advantage_weighted_loss`; returns statistics."""
         with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
-            weight = self.weight(batch)
+            weight = self._weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach(), "weight": weight}

@@ -130,9 +130,9 @@ class AWR(OffPolicyActorCritic):
     averaged_updates = ("policy_loss",)
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
     value_of = staticmethod(state_value_of)
-    is_offline = True
-    targets = NO_TARGETS
-    needs_densities = True
+    _is_offline = True
+    _targets = NO_TARGETS
+    _needs_densities = True
 
     v_func: Any
 
@@ -197,7 +197,7 @@ class AWR(OffPolicyActorCritic):
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject a replay buffer that cannot give the steps after a transition."""
         if self.sampling:
             check_tells_future(self.replay_buffer)
@@ -212,7 +212,7 @@ class AWR(OffPolicyActorCritic):
         """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
-            error = self.advantage(batch, returns)
+            error = self._advantage(batch, returns)
         # Waits for the GPU once per iteration; else parts without the bad rows would be learnt from before the check.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
@@ -220,27 +220,27 @@ class AWR(OffPolicyActorCritic):
             action=batch.action.float() if batch.action.dtype == torch.float64 else batch.action,
             returns=returns, next_obs=None, next_action_mask=None, continuation=None, index=None, extra=None,
         )  # fmt: skip
-        value_stats = [self.run_update_step(self.part(steps), False)[1] for _ in range(self.n_critic_updates)]
+        value_stats = [self._run_update_step(self._part(steps), False)[1] for _ in range(self.n_critic_updates)]
         with evaluating_readers(self.v_func):
-            advantage = self.advantage(steps, returns)
+            advantage = self._advantage(steps, returns)
         if self.standardize_advantages:
             advantage = (advantage - advantage.mean()) / (advantage.std(correction=0) + 1e-5)
         steps = steps.replace(advantage=advantage)
-        policy_stats = [self.run_update_step(self.part(steps), True)[1] for _ in range(self.n_actor_updates)]
-        self.policy_updates.count += 1
+        policy_stats = [self._run_update_step(self._part(steps), True)[1] for _ in range(self.n_actor_updates)]
+        self._policy_updates.count += 1
         means = {
             name: torch.stack([each[name] for each in stats]).mean()
             for stats, name in ((value_stats, "v_func_loss"), (policy_stats, "policy_loss"))
         }
         first = value_stats[0]["v_func_loss"]
-        return error, {**means, "loss": first, "v": returns - error, "weight": self.weight(steps)}
+        return error, {**means, "loss": first, "v": returns - error, "weight": self._weight(steps)}
 
     @torch.no_grad()
-    def advantage(self, batch: Batch, returns: Tensor) -> Tensor:
+    def _advantage(self, batch: Batch, returns: Tensor) -> Tensor:
         """R - V(s), [N]."""
         return returns - state_value_of(self.v_func, batch)
 
-    def part(self, batch: Batch) -> Batch:
+    def _part(self, batch: Batch) -> Batch:
         """Random transitions, or sequences, of a minibatch, drawn with PyTorch's global generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
@@ -253,7 +253,7 @@ class AWR(OffPolicyActorCritic):
         """Minimise the policy's loss if `with_policy`, else the value function's."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)
-        ((loss, error, _),) = self.step_critics(self.critic_losses(batch), step)
+        ((loss, error, _),) = self._step_critics(self.critic_losses(batch), step)
         return error, {"v_func_loss": loss.detach()}
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
@@ -262,11 +262,11 @@ class AWR(OffPolicyActorCritic):
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise `advantage_weighted_loss`; returns statistics."""
-        loss = advantage_weighted_loss(self.policy, batch, self.weight(batch), self.batch_accumulator)
+        loss = advantage_weighted_loss(self.policy, batch, self._weight(batch), self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantages, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, self.beta, self.max_weight)
@@ -276,17 +276,52 @@ class DiscreteAWR(AWR):
     """Advantage-Weighted Regression of discrete actions; forbidden actions are left out.
 
     Args:
-        args: As `AWR`; the policy gives categorical distributions, such as one that ends in a `SoftmaxCategoricalHead`.
-        kwargs: As `AWR`.
+        policy: Module from observations to categorical distributions, such as one that ends in a
+            `SoftmaxCategoricalHead`.
+        v_func: Value function: module from observations to numbers [N, 1].
+        policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
+        v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        lam: lambda of the returns, in [0, 1].
+        beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
+        max_weight: Largest weight, positive.
+        standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
+            authors' code, so that `beta` does not depend on the scale of rewards.
+        n_critic_updates: Steps of the value function for each update.
+        n_actor_updates: Steps of the policy for each update.
+        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
+        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be None
+            if `recurrent`: `episodic_update_len` limits the returns then.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
+            state is stored; the value function's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
 
     Raises:
-        ValueError: On values outside those named in `AWR`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "AWR")
-    densities_of = staticmethod(probabilities)
+    _densities_of = staticmethod(probabilities)
 
 
 def some_sequences(batch: Batch, which: Tensor) -> Batch:

@@ -14,8 +14,8 @@ from pfrl_like.distributions import masked
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.losses import squared_distance, weighted_mean
 from pfrl_like.learning.actor_critic import OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on
-from pfrl_like.learning.compatibility.parts import check_keywords, check_numbers_in
+from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on
+from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import NO_TARGETS, distribution_of, log_prob_of
 from pfrl_like.optimizers.compiled_step import Step
 from pfrl_like.replay_buffer import AbstractReplayBuffer
@@ -107,12 +107,12 @@ class BC(OffPolicyActorCritic):
     """
 
     action_kind = ("box", "continuous", "DiscreteBC")
-    discrete_form = "DiscreteBC"
+    _discrete_form = "DiscreteBC"
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     bootstraps = False
-    is_offline = True
-    targets = NO_TARGETS
+    _is_offline = True
+    _targets = NO_TARGETS
 
     def __init__(
         self,
@@ -153,23 +153,62 @@ class DiscreteBC(BC):
     """Behavioural cloning of discrete actions.
 
     Args:
-        args: As `BC`; the policy gives categorical distributions, such as one that ends in a `SoftmaxCategoricalHead`.
+        policy: Module from observations to categorical distributions, such as one that ends in a
+            `SoftmaxCategoricalHead`.
+        optimizer: Optimiser of the policy.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         beta: Weight of the mean squared logits in the loss, at least 0.
-        kwargs: As `BC`.
 
     Raises:
-        ValueError: On values outside those named here or in `BC`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type: type[Any] = Categorical
     action_kind = ("discrete", "discrete", "BC")
 
-    def __init__(self, *args: Any, beta: float = 0.5, **kwargs: Any) -> None:
-        check_keywords(self, BC, kwargs)
+    def __init__(
+        self,
+        policy: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        *,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        act_deterministically: bool = True,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        compile: bool = False,
+        beta: float = 0.5,
+    ) -> None:
         self.beta = beta
         check_numbers_in(self, beta=(0, None))
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(BC, locals()))
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """`discrete_bc_loss` of the policy."""

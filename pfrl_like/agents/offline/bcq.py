@@ -15,11 +15,12 @@ from pfrl_like.agents.offline import imitation
 from pfrl_like.agents.offline.bc import discrete_bc_loss
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import masked
+from pfrl_like.explorer import Explorer
 from pfrl_like.explorers import Greedy
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.functions.losses import square, weighted_mean
 from pfrl_like.learning.actor_critic import STATISTICS_OF_CRITICS, OffPolicyActorCritic
-from pfrl_like.learning.compatibility.arguments import passed_on, two_or_more
+from pfrl_like.learning.compatibility.arguments import arguments_for, passed_on, two_or_more
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import Targets, distribution_of, mean_value, next_obs_of, value_of, values_of_actions
@@ -159,19 +160,19 @@ class BCQ(OffPolicyActorCritic):
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    acting_attributes = ("choice", "policy_updates")
+    _acting_attributes = ("_choice", "_policy_updates")
     action_kind = ("box", "continuous", "DiscreteBCQ")
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
-    targets = Targets(moved="every update")
-    elementwise = staticmethod(square)
-    is_offline = True
-    may_be_recurrent = False
+    _targets = Targets(moved="every update")
+    _elementwise = staticmethod(square)
+    _is_offline = True
+    _may_be_recurrent = False
 
     beta: float
     rl_start_step: float
     imitator: Any
-    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
@@ -223,11 +224,13 @@ class BCQ(OffPolicyActorCritic):
             policy, critics, {"policy_optimizer": policy_optimizer, **optimizers}, replay_buffer, gamma, Greedy(),
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        self.choice = CandidateChoice(self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility)
+        self._choice = CandidateChoice(
+            self.imitator, self.policy, self.critics[0], n_action_samples, action_flexibility
+        )
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The imitator and its optimiser, by attribute."""
-        return self.its_imitator
+        return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update all parts, or only the imitator before `rl_start_step`."""
@@ -242,7 +245,7 @@ class BCQ(OffPolicyActorCritic):
         found = None if only_imitation else super().update_step(batch, step, with_policy)
         return imitation.step_imitator(self, batch, step, found)
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject an imitator that is no `ConditionalVAE`.
 
         Raises:
@@ -250,7 +253,7 @@ class BCQ(OffPolicyActorCritic):
         """
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
-            raise TypeError(f"imitator is a {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
+            raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
         """Reject parts with which the losses cannot be computed: the imitator, then policy and critics."""
@@ -262,7 +265,7 @@ class BCQ(OffPolicyActorCritic):
     def probe(self, obs: Any) -> Any:
         """Output of the policy for features of one observation, [1, ...]; errors of the imitator name the imitator."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
-            imitation.imitated_actions(self.choice.imitator, obs, 1)
+            imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
 
     def _distribution(self, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -270,7 +273,7 @@ class BCQ(OffPolicyActorCritic):
             lambda some: super(BCQ, self)._distribution(some, action_mask, None), obs, active
         )
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Bounds to which perturbed actions are clipped."""
         return {"policy": (-1.0, 1.0)}
 
@@ -317,44 +320,99 @@ class DiscreteBCQ(DQN):
     There is no recurrent form.
 
     Args:
-        args: As `DQN`; the Q-function gives a `DiscreteActionValue` of any form. The optimiser holds the parameters of
-            Q-function and imitator, whose losses are added; they may share layers.
+        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
+            form.
+        optimizer: Optimiser of the Q-function's parameters. It also holds those of the imitator: both losses are added,
+            and both networks may share layers.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: There is no recurrent form: None.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: There is no recurrent form: False.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: There is no recurrent form: 1.
+        burn_in: There is no recurrent form: 0.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
         imitator: Module from observations to categorical distributions, such as one that ends in a
             `SoftmaxCategoricalHead`.
         action_flexibility: Least probability of an action relative to the most probable one, in [0, 1]; 0 keeps all
             actions, 1 only the most probable one.
         beta: Weight of the imitator's mean squared logits, at least 0.
-        kwargs: As `DQN`.
 
     Raises:
-        ValueError: On values outside those named here or in `DQN`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
-    is_offline = True
-    acting_attributes = ("model", "imitator")
+    _is_offline = True
+    _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
-    may_be_recurrent = False
+    _may_be_recurrent = False
 
     imitator: Any
 
     def __init__(
-        self, *args: Any, imitator: nn.Module, action_flexibility: float = 0.3, beta: float = 0.5, **kwargs: Any
+        self,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        burn_in: int = 0,
+        compile: bool = False,
+        imitator: nn.Module,
+        action_flexibility: float = 0.3,
+        beta: float = 0.5,
     ) -> None:
         self.action_flexibility, self.beta = action_flexibility, beta
         check_numbers_in(self, action_flexibility=(0, 1), beta=(0, None))
         self._imitator = imitator
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(DQN, locals()))
 
     def extra_modules(self) -> Mapping[str, nn.Module]:
         """The imitator, by attribute."""
         return {"imitator": self._imitator}
 
-    def check_output(self, value: Any, obs: Any, action_space: Any) -> None:
+    def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
         """Reject a Q-function that `DQN` rejects, and an imitator whose output is no categorical distribution."""
-        super().check_output(value, obs, action_space)
+        super()._check_output(value, obs, action_space)
         imitator = self.imitator
         with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
             given = fast_forward(imitator, obs)

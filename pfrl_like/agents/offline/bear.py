@@ -1,6 +1,7 @@
 """Bootstrapping Error Accumulation Reduction (Kumar et al. 2019, arXiv:1906.00949)."""
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +13,13 @@ from pfrl_like.agents.soft_actor_critic import SoftActorCritic, soft_reward
 from pfrl_like.batch import Batch
 from pfrl_like.distributions import parameters_of, with_parameters
 from pfrl_like.functions.losses import maximum_mean_discrepancy, square, weighted_mean
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in, check_positive
 from pfrl_like.learning.critics import distribution_of, value_of, values_of_actions
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_choice, check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -62,7 +66,43 @@ class BEAR(SoftActorCritic):
     In training, and if the agent does not `act_deterministically`, it takes a sample. There is no recurrent form.
 
     Args:
-        args: As `SoftActorCritic`.
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
+        policy_update_delay: Updates of the critics for each one of policy and temperature.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: There is no recurrent form: False.
+        episodic_update_len: There is no recurrent form: None.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: There is no recurrent form: 1.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
         imitator_optimizer: Optimiser of the imitator.
         lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
@@ -75,29 +115,60 @@ class BEAR(SoftActorCritic):
         alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
         rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
-        kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    acting_attributes = (*SoftActorCritic.acting_attributes, "acting_critic")
+    _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
-    elementwise = staticmethod(square)
-    is_offline = True
-    may_be_recurrent = False
+    _elementwise = staticmethod(square)
+    _is_offline = True
+    _may_be_recurrent = False
 
     beta: float
     rl_start_step: float
     imitator: Any
-    its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
+    _its_imitator: tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]
 
     def __init__(
         self,
-        *args: Any,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        initial_temperature: float = 1.0,
+        entropy_target: float | None = None,
+        temperature_optimizer_lr: float | None = None,
+        act_deterministically: bool = True,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
         imitator: nn.Module,
         imitator_optimizer: torch.optim.Optimizer,
         lam: float = 0.75,
@@ -110,7 +181,6 @@ class BEAR(SoftActorCritic):
         alpha_optimizer_lr: float | None = 1e-3,
         beta: float = 0.5,
         rl_start_step: float = 0,
-        **kwargs: Any,
     ) -> None:
         self.lam, self.mmd_sigma, self.mmd_kernel = lam, mmd_sigma, mmd_kernel
         check_numbers_in(self, lam=(0, 1))
@@ -122,12 +192,12 @@ class BEAR(SoftActorCritic):
         self.alpha_threshold, self.initial_alpha = alpha_threshold, initial_alpha
         self.alpha_optimizer_lr = alpha_optimizer_lr
         imitation.take_imitator(self, imitator, imitator_optimizer, beta, rl_start_step)
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(SoftActorCritic, locals()))
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The imitator and its optimiser, by attribute."""
-        return self.its_imitator
+        return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update all parts, or only the imitator before `rl_start_step`."""
@@ -157,16 +227,16 @@ class BEAR(SoftActorCritic):
         with evaluating_readers(self.acting_critic):
             return imitation.most_valued(self.acting_critic, obs, actions)
 
-    def make_multipliers(self) -> list[LagrangeMultiplier]:
+    def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
-        return [*super().make_multipliers(), alpha]
+        return [*super()._make_multipliers(), alpha]
 
     @property
     def alpha(self) -> float:
         """Weight of the discrepancy."""
-        return float(self.multipliers["alpha"]())
+        return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """`bear_next_value` of the target critics, and `soft_reward`."""
@@ -174,26 +244,26 @@ class BEAR(SoftActorCritic):
             value, log_prob = bear_next_value(
                 self.policy, self.target_critics, batch, self.n_action_samples, self.lam
             )  # fmt: skip
-        return value, soft_reward(batch, log_prob, self.multipliers["temperature"]())
+        return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
         """Minimise the loss of Soft Actor-Critic's policy + alpha * (discrepancy - alpha_threshold).
 
         Then minimise the losses of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
         """
-        loss, log_prob, entropy = self.policy_loss(batch, self.multipliers["temperature"]())
-        discrepancy = self.discrepancy(batch)
+        loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
+        discrepancy = self._discrepancy(batch)
         threshold = self.alpha_threshold or 0.0
         excess = weighted_mean(discrepancy - threshold, batch.weight, self.batch_accumulator)
-        loss = loss + self.multipliers["alpha"]() * excess
+        loss = loss + self._multipliers["alpha"]() * excess
         step("policy_optimizer", loss)
-        self.multipliers["temperature"].update(
+        self._multipliers["temperature"].update(
             step, log_prob, self.entropy_target, batch.weight, self.batch_accumulator
         )
-        self.multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
+        self._multipliers["alpha"].update(step, discrepancy.detach(), -threshold, batch.weight, self.batch_accumulator)
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
-    def discrepancy(self, batch: Batch) -> Tensor:
+    def _discrepancy(self, batch: Batch) -> Tensor:
         """`maximum_mean_discrepancy` of actions of policy and imitator, [N]; the policy takes the gradient."""
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)

@@ -1,7 +1,8 @@
 """Conservative Q-Learning (Kumar et al. 2020, arXiv:2006.04779); Cal-QL (Nakamoto et al. 2023, arXiv:2303.05479)."""
 
+import logging
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +14,9 @@ from pfrl_like.agents.double_dqn import DoubleDQN
 from pfrl_like.agents.offline.future_returns import check_tells_future, future_returns
 from pfrl_like.agents.soft_actor_critic import SoftActorCritic
 from pfrl_like.batch import Batch, batch_of_states
+from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import square, weighted_mean
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.compatibility.spaces import Bounds
 from pfrl_like.learning.critics import (
@@ -26,6 +29,8 @@ from pfrl_like.learning.critics import (
 )
 from pfrl_like.learning.lagrange import LagrangeMultiplier
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts, constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -74,7 +79,45 @@ class CQL(SoftActorCritic):
     the weights that the authors and others give for the term assume this.
 
     Args:
-        args: As `SoftActorCritic`.
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
+        policy_update_delay: Updates of the critics for each one of policy and temperature.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         conservative_weight: Factor of the gap between the values of drawn actions and of the data's actions.
         alpha_threshold: Value at which `conservative_weight` times the gap is held by learning alpha, the weight of the
             term; None keeps alpha constant.
@@ -84,28 +127,58 @@ class CQL(SoftActorCritic):
             uniform.
         soft_q_backup: Add the next state's entropy to the critics' targets, as Soft Actor-Critic does; the policy is
             rewarded for its entropy either way.
-        kwargs: As `SoftActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
-    elementwise = staticmethod(square)
-    is_offline = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
 
     def __init__(
         self,
-        *args: Any,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        initial_temperature: float = 1.0,
+        entropy_target: float | None = None,
+        temperature_optimizer_lr: float | None = None,
+        act_deterministically: bool = True,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
         conservative_weight: float = 1.0,
         alpha_threshold: float | None = 10.0,
         initial_alpha: float = 5.0,
         alpha_optimizer_lr: float | None = 3e-4,
         n_action_samples: int = 10,
         soft_q_backup: bool = True,
-        **kwargs: Any,
     ) -> None:
         check_counts(n_action_samples=n_action_samples)
         self.n_action_samples, self.conservative_weight = n_action_samples, conservative_weight
@@ -113,18 +186,18 @@ class CQL(SoftActorCritic):
         check_numbers_in(self, conservative_weight=(0, None))
         self.initial_alpha, self.alpha_threshold = initial_alpha, alpha_threshold
         self.alpha_optimizer_lr = alpha_optimizer_lr
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(SoftActorCritic, locals()))
 
-    def make_multipliers(self) -> list[LagrangeMultiplier]:
+    def _make_multipliers(self) -> list[LagrangeMultiplier]:
         """Lagrange multipliers: temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
-        return [*super().make_multipliers(), alpha]
+        return [*super()._make_multipliers(), alpha]
 
     @property
     def alpha(self) -> float:
         """Weight of the conservative term."""
-        return float(self.multipliers["alpha"]())
+        return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Next value and soft rewards of `SoftActorCritic`; the plain rewards without `soft_q_backup`."""
@@ -133,7 +206,7 @@ class CQL(SoftActorCritic):
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of Soft Actor-Critic's critics plus the conservative term."""
-        return (found for found, _ in self.conservative_losses(batch))
+        return (found for found, _ in self._conservative_losses(batch))
 
     def critics_step(
         self, batch: Batch, step: Step
@@ -142,43 +215,43 @@ class CQL(SoftActorCritic):
         gaps = []
 
         def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for found, gap in self.conservative_losses(batch):
+            for found, gap in self._conservative_losses(batch):
                 gaps.append(gap.detach())
                 yield found
 
-        found = self.step_critics(losses(), step)
+        found = self._step_critics(losses(), step)
         gap = average(gaps)
-        self.multipliers["alpha"].update(
+        self._multipliers["alpha"].update(
             step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
         )
         return found, {"conservative_gap": gap}
 
-    def conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
+    def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
         """For each critic the result of `critic_loss`, plus the conservative term, and the weighted gap, [N]."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
             actions, log_density = conservative_actions(self.policy, batch, self.n_action_samples)
-        alpha = self.multipliers["alpha"]()
-        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
+        alpha = self._multipliers["alpha"]()
+        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
             value = self.value_of(critic, batch)
-            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self.loss_options)
-            values = self.compared_values(values_of_actions(critic, batch, actions), batch)
-            gap = self.conservative_weight * self.gap(values, log_density, mean_value(value), batch)
+            loss, td_error, mean = critic_loss(value, rows, next_value, reward, **self._loss_options)
+            values = self._compared_values(values_of_actions(critic, batch, actions), batch)
+            gap = self.conservative_weight * self._gap(values, log_density, mean_value(value), batch)
             loss = loss + alpha * weighted_mean(gap, rows.weight, self.batch_accumulator)
             yield (loss, td_error, mean), gap
 
-    def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Values of the drawn actions, [3 * n_action_samples, N], as the conservative term uses them."""
         return values
 
-    def gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
+    def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
         """`conservative_gap`, which documents the arguments; the conservative term lowers its mean over the batch."""
         return conservative_gap(values, log_density, data_value)
 
-    def bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
+    def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Bounds of actions of `SoftActorCritic`, and those of the uniform actions."""
-        return {**super().bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
+        return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
@@ -199,22 +272,78 @@ class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning for discrete actions: Double DQN with a term that lowers the values of unseen actions.
 
     Args:
-        args: As `DQN`; the Q-function gives a `DiscreteActionValue` of any form.
+        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
+            form.
+        optimizer: Optimiser of the Q-function's parameters.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
+        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
+        soft_update_tau: How far a soft update moves, in (0, 1].
+        n_times_update: Updates at each updating step.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
+            The second update compiles, and the second choice for each number of observations, in about half a minute
+            each, and says so in the log (level INFO).
         conservative_weight: Factor of the gap between the soft maximum and the value of the data's action.
-        kwargs: As `DQN`.
 
     Raises:
-        ValueError: If `conservative_weight` is negative, or on values outside those named in `DQN`.
+        ValueError: If `conservative_weight` is negative, or on values outside those named here.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
     value_type = DiscreteActionValue
-    is_offline = True
+    _is_offline = True
 
-    def __init__(self, *args: Any, conservative_weight: float = 1.0, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        q_function: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 50000,
+        minibatch_size: int = 32,
+        update_interval: int = 1,
+        target_update_interval: int = 10000,
+        clip_delta: bool = True,
+        phi: Callable[[Any], Any] | None = None,
+        target_update_method: str = "hard",
+        soft_update_tau: float = 1e-2,
+        n_times_update: int = 1,
+        batch_accumulator: str = "mean",
+        episodic_update_len: int | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        recurrent: bool = False,
+        max_grad_norm: float | None = None,
+        *,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        burn_in: int = 0,
+        compile: bool = False,
+        conservative_weight: float = 1.0,
+    ) -> None:
         self.conservative_weight = conservative_weight
         check_numbers_in(self, conservative_weight=(0, None))
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(DoubleDQN, locals()))
 
     def penalty(self, value: Any, batch: Batch) -> Tensor:
         """`conservative_weight` times `discrete_conservative_gap`, [N]."""
@@ -235,41 +364,127 @@ class CalQL(CQL):
     them from runners and from the replay buffer. There is no recurrent form.
 
     Args:
-        args: As `CQL`.
+        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
+        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
+            of actions is usual. None keeps the temperature.
+        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
+        policy_update_delay: Updates of the critics for each one of policy and temperature.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: There is no recurrent form: False.
+        episodic_update_len: There is no recurrent form: None.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: There is no recurrent form: 1.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
+        conservative_weight: Factor of the gap between the values of drawn actions and of the data's actions.
+        alpha_threshold: Value at which `conservative_weight` times the gap is held by learning alpha, the weight of the
+            term; None keeps alpha constant.
+        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
+        alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
+        n_action_samples: Actions of each kind drawn for each row: of the policy, of the policy in the next state, and
+            uniform.
+        soft_q_backup: Add the next state's entropy to the critics' targets, as Soft Actor-Critic does; the policy is
+            rewarded for its entropy either way.
         horizon: Least number of steps after which a return bootstraps; None for the end of the episode.
-        kwargs: As `CQL`.
 
     Raises:
-        ValueError: On values outside those named here or in `CQL`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, on an unknown keyword, or on a replay buffer that cannot give the
             steps after a transition.
     """
 
-    may_be_recurrent = False
+    _may_be_recurrent = False
 
-    def __init__(self, *args: Any, horizon: int | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        initial_temperature: float = 1.0,
+        entropy_target: float | None = None,
+        temperature_optimizer_lr: float | None = None,
+        act_deterministically: bool = True,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+        conservative_weight: float = 1.0,
+        alpha_threshold: float | None = 10.0,
+        initial_alpha: float = 5.0,
+        alpha_optimizer_lr: float | None = 3e-4,
+        n_action_samples: int = 10,
+        soft_q_backup: bool = True,
+        horizon: int | None = None,
+    ) -> None:
         check_counts(optional=True, horizon=horizon)
         self.horizon = horizon
         self.sampling = {"continuation": math.inf if horizon is None else horizon}
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(CQL, locals()))
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject modules that `CQL` rejects, and a replay buffer that cannot give the steps after a transition."""
-        super().check_modules(modules)
+        super()._check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Compute the returns, then update as `CQL`."""
         with evaluating_readers(self.policy):
-            returns = future_returns(batch, self.target_value, 1.0)
+            returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
-    def target_value(self, obs: Any) -> Tensor:
+    def _target_value(self, obs: Any) -> Tensor:
         """Least value of an action of the policy under the target critics, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
-    def compared_values(self, values: Tensor, batch: Batch) -> Tensor:
+    def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
         """Raise the values of the policy's actions to at least the returns; those of uniform actions do not change."""
         (returns,) = batch.required("returns")
         of_policy = 2 * self.n_action_samples

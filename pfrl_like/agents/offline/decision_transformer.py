@@ -196,10 +196,10 @@ class DecisionTransformer(OffPolicyActorCritic):
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
-    targets = NO_TARGETS
+    _targets = NO_TARGETS
     bootstraps = False
-    is_offline = True
-    may_be_recurrent = False
+    _is_offline = True
+    _may_be_recurrent = False
     learns_from_sequences = True
     sampling = {"continuation": math.inf}  # noqa: RUF012 - as in the base
 
@@ -251,7 +251,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         self.episodic_update_len = self.context_size
         self._contexts = self._new_contexts()
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject a network that is no `ReturnConditionedTransformer`, and one for the other kind of actions.
 
         Raises:
@@ -260,7 +260,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
         if not isinstance(policy, ReturnConditionedTransformer):
             came = type(policy).__name__
-            raise TypeError(f"policy is a {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
+            raise TypeError(f"policy is {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
         if policy.discrete != (kind == "discrete"):
             raise TypeError(f"policy has discrete={policy.discrete}, but the agent has {kind} actions: use {other}")
 
@@ -272,7 +272,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return True
 
     @property
-    def context(self) -> ReturnContext:
+    def _context(self) -> ReturnContext:
         """Last steps of the running episodes, separate for training and evaluation."""
         context = self._contexts[self.training]
         context.target_return, context.scale = self.target_return, self.return_scale
@@ -285,7 +285,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         actions = self.policy.no_action(k).cpu().numpy()
         if not rows:
             return actions
-        context = self.context
+        context = self._context
         distribution = context.begin_steps(self.policy, rows, map_nested(lambda leaf: leaf[rows], obs))
         if action_mask is not None:
             distribution = masked(distribution, np.asarray(action_mask)[rows])
@@ -306,7 +306,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         active: Any = None,
     ) -> None:
         """Subtract the rewards from the returns to go, then observe as the base class."""
-        context = self.context
+        context = self._context
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
                 context.observed(row, float(reward), bool(done or reset))
@@ -317,7 +317,7 @@ class DecisionTransformer(OffPolicyActorCritic):
     def stop_episode(self) -> None:
         """Leave the running episodes: the next steps belong to new ones."""
         super().stop_episode()
-        self.context.clear()
+        self._context.clear()
 
     def acting_copy(self) -> Self:
         """A copy that acts on the CPU and does not learn; it begins without earlier steps."""
@@ -376,12 +376,32 @@ class DiscreteDecisionTransformer(DecisionTransformer):
     """Decision Transformer of discrete actions; forbidden actions are left out.
 
     Args:
-        args: As `DecisionTransformer`; the network is made with `discrete=True` and a head that gives categorical
-            distributions, such as one that ends in a `SoftmaxCategoricalHead`.
-        kwargs: As `DecisionTransformer`.
+        policy: A `ReturnConditionedTransformer`. It is made with `discrete=True` and a head that gives categorical
+            distributions, such as a `SoftmaxCategoricalHead`.
+        optimizer: Optimiser of the policy.
+        replay_buffer: Where sequences are sampled from; an episodic one.
+        target_return: Return that the agent aims at in each episode.
+        return_scale: Divisor of the returns that the network gets, positive.
+        context_size: Last steps that the network sees; None for as many as it can.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: There is no other recurrent form: False.
+        episodic_update_len: Not supported: None; `context_size` is the length of sequences.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        compile: Not supported: False.
+        gamma: Not supported: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named in `DecisionTransformer`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 

@@ -87,12 +87,12 @@ class FittedQEvaluation(OffPolicyActorCritic):
 
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
     averaged_updates = ("loss",)
-    elementwise = staticmethod(square)
-    is_offline = True
+    _elementwise = staticmethod(square)
+    _is_offline = True
     policy_learns = False
-    targets = Targets(of_policy=False)
+    _targets = Targets(of_policy=False)
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
-    discrete_form = "DiscreteFittedQEvaluation"
+    _discrete_form = "DiscreteFittedQEvaluation"
 
     def __init__(
         self,
@@ -135,15 +135,15 @@ class FittedQEvaluation(OffPolicyActorCritic):
             action = next_action_of(self.policy, batch, self.act_deterministically)
             following = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
         values = [self.value_of(critic, batch) for critic in self.critics]
-        return self.losses_of(values, batch, following)
+        return self._losses_of(values, batch, following)
 
-    def losses_of(
+    def _losses_of(
         self, values: Sequence[Any], batch: Batch, following: Sequence[Any], **actions: Any
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
         """`critic_loss` of each critic, from its values and the next values that it bootstraps from."""
-        rows = self.rows_of_critics(batch)
+        rows = self._rows_of_critics(batch)
         return [
-            critic_loss(value, each, next, **actions, **self.loss_options)
+            critic_loss(value, each, next, **actions, **self._loss_options)
             for value, each, next in zip(values, rows, following, strict=True)
         ]
 
@@ -157,9 +157,9 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     """Fitted Q evaluation of a policy of discrete actions.
 
     Args:
-        policy: The evaluated policy: module from observations to categorical distributions of actions.
-        q_funcs: The critics: modules from observations to a `DiscreteActionValue` of any form. Plain ones follow the
-            mean over the policy's actions.
+        policy: The evaluated policy: module from observations to distributions of actions. These are categorical.
+        q_funcs: The critics, called as `q_func(obs)`; each gives a `DiscreteActionValue` of any form. Plain ones follow
+            the mean over the policy's actions.
         q_func_optimizers: Optimisers of the critics, one for each.
         replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
             several steps are those of the recorded actions, not of the policy's.
@@ -199,13 +199,13 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
     value_of = staticmethod(value_of_state)
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
-    def check_modules(self, modules: Mapping[str, nn.Module]) -> None:
+    def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
         """Reject critics that take actions as well, and an explorer of continuous actions.
 
         Raises:
             TypeError: If one does not fit; the message names the argument.
         """
-        for name, critic in self.critics_among(modules).items():
+        for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
         check_explorer(self.explorer, "discrete", type(self).__name__)
 
@@ -219,4 +219,4 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
                 following = [value_of_state(critic, batch, next=True) for critic in self.target_critics]
             else:
                 following = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
-        return self.losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)
+        return self._losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)

@@ -51,6 +51,6 @@ def check_tells_future(replay_buffer: Any) -> None:
     """
     if not getattr(replay_buffer, "tells_future", False):
         raise TypeError(
-            f"replay_buffer is a {type(replay_buffer).__name__}, which cannot tell what came after a step, of which "
+            f"replay_buffer is {type(replay_buffer).__name__}, which cannot tell what came after a step, of which "
             "returns are made: use another one of pfrl_like.replay_buffers"
         )

@@ -68,7 +68,7 @@ def take_imitator(
     """Store the imitator arguments of an agent's constructor, which calls this first.
 
     Args:
-        agent: The agent; its `extra_modules` returns `its_imitator`, which this sets.
+        agent: The agent; its `extra_modules` returns `_its_imitator`, which this sets.
         imitator: The imitator.
         optimizer: Optimiser of the imitator.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
@@ -79,7 +79,7 @@ def take_imitator(
     """
     agent.beta, agent.rl_start_step = beta, rl_start_step
     check_numbers_in(agent, beta=(0, None), rl_start_step=(0, None))
-    agent.its_imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
+    agent._its_imitator = {"imitator": imitator}, {"imitator_optimizer": optimizer}
 
 
 def step_imitator(
@@ -101,7 +101,7 @@ def step_imitator(
 
 def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
     """Update only the imitator, as before `rl_start_step`; returns errors, [N], and statistics."""
-    return agent.run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
+    return agent._run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
 def try_imitator(agent: Any, batch: Batch) -> None:

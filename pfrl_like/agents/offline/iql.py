@@ -1,6 +1,7 @@
 """Implicit Q-Learning (Kostrikov et al. 2021, arXiv:2110.06169)."""
 
-from collections.abc import Callable, Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,10 +11,13 @@ from pfrl_like.agents import dqn
 from pfrl_like.agents.offline.advantage_weighted import AdvantageWeightedActorCritic
 from pfrl_like.batch import Batch
 from pfrl_like.functions.losses import expectile, exponential_weight, square, td_target, weighted_mean
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.dry_run import tried_output
 from pfrl_like.learning.compatibility.parts import check_positive
 from pfrl_like.learning.critics import least_value, with_own_memory
 from pfrl_like.optimizers.compiled_step import Step
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import constructor_only
 from pfrl_like.utils.contexts import evaluating_readers
 
@@ -30,7 +34,7 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
     value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
-        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"a {type(value).__name__}"
+        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
         raise ValueError(f"v_func gives {came} for {n} rows, expected one number for each, ({n}, 1)")
     return value.reshape(-1)
 
@@ -93,17 +97,51 @@ class IQL(AdvantageWeightedActorCritic):
     weights of d3rlpy's policy use V after the value function's step; the weights here use V before that step.
 
     Args:
-        args: As `AdvantageWeightedActorCritic`.
+        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+            `GaussianHeadWithStateIndependentCovariance`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update, in (0, 1].
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        n_times_update: Updates at each updating step.
+        policy_update_delay: Updates of the critics for each one of the policy.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         v_func: Value function: module from observations to numbers [N, 1].
         v_func_optimizer: Optimiser of the value function.
         expectile: Expectile that the value function learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best
             action.
         beta: Inverse temperature of the weights, positive; the larger, the more the advantage counts.
         max_weight: Largest weight, positive.
-        kwargs: As `AdvantageWeightedActorCritic`.
 
     Raises:
-        ValueError: On values outside those named here or in `AdvantageWeightedActorCritic`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
@@ -115,20 +153,48 @@ class IQL(AdvantageWeightedActorCritic):
 
     def __init__(
         self,
-        *args: Any,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        *,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 256,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        act_deterministically: bool = True,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        n_times_update: int = 1,
+        policy_update_delay: int = 1,
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
         v_func: nn.Module,
         v_func_optimizer: torch.optim.Optimizer,
         expectile: float = 0.7,
         beta: float = 3.0,
         max_weight: float = 100.0,
-        **kwargs: Any,
     ) -> None:
         self.expectile, self.beta, self.max_weight = expectile, beta, max_weight
         check_positive(self, "expectile", "beta", "max_weight")
         if expectile >= 1:
             raise ValueError(f"expectile is {expectile!r}, expected a number between 0 and 1")
         self._further = {"v_func": v_func}, {"v_func_optimizer": v_func_optimizer}
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
         """The value function and its optimiser, by attribute."""
@@ -152,10 +218,10 @@ class IQL(AdvantageWeightedActorCritic):
         """`iql_critic_loss` of each critic."""
         with torch.no_grad(), evaluating_readers(self.v_func):
             next_value = state_value_of(self.v_func, batch, next=True)
-        for critic, rows in zip(self.critics, self.rows_of_critics(batch), strict=True):
-            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self.loss_options)
+        for critic, rows in zip(self.critics, self._rows_of_critics(batch), strict=True):
+            yield iql_critic_loss(self.value_of(critic, batch), rows, next_value, **self._loss_options)
 
-    def weight(self, batch: Batch) -> Tensor:
+    def _weight(self, batch: Batch) -> Tensor:
         """`exponential_weight` of the advantage that `update_step` stores in the batch, [N]."""
         (advantage,) = batch.required("advantage")
         return exponential_weight(advantage, 1 / self.beta, self.max_weight)

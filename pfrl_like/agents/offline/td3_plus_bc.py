@@ -1,16 +1,21 @@
 """TD3 with behavioural cloning (arXiv:2106.06860), and ReBRAC, with penalised critics, too (arXiv:2305.09836)."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from pfrl_like.agents.td3 import TD3, td3_next_action
+from pfrl_like.agents.td3 import TD3, default_target_policy_smoothing_func, td3_next_action
 from pfrl_like.batch import Batch
+from pfrl_like.explorer import Explorer
 from pfrl_like.functions.losses import over_mean_size, squared_distance, weighted_mean
+from pfrl_like.learning.compatibility.arguments import arguments_for
 from pfrl_like.learning.compatibility.parts import check_numbers_in
 from pfrl_like.learning.critics import distribution_of, least_next_value, least_value, mean_value, value_of
+from pfrl_like.replay_buffer import AbstractReplayBuffer
+from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def td3_plus_bc_policy_loss(
@@ -43,22 +48,92 @@ class TD3PlusBC(TD3):
     2.8.
 
     Args:
-        args: As `TD3`.
+        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action. The policy follows it.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        policy_update_delay: Updates of the critics for each one of the policy and the targets.
+        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         alpha: Weight of the critic's term in the policy's loss, where the squared error has the weight 1; 0 gives
             imitation only.
-        kwargs: As `TD3`.
 
     Raises:
-        ValueError: If `alpha` is negative, or on values outside those named in `TD3`.
+        ValueError: If `alpha` is negative, or on values outside those named here.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
 
-    def __init__(self, *args: Any, alpha: float = 2.5, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        policy_update_delay: int = 2,
+        target_policy_smoothing_func: Callable[[Tensor], Tensor] = default_target_policy_smoothing_func,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        act_deterministically: bool = False,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+        alpha: float = 2.5,
+    ) -> None:
         self.alpha = alpha
         check_numbers_in(self, alpha=(0, None))
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(TD3, locals()))
 
     def policy_loss(self, batch: Batch) -> Tensor:
         """`td3_plus_bc_policy_loss` of the first critic."""
@@ -124,23 +199,95 @@ class ReBRAC(TD3):
     them from runners and from the replay buffer. An update equals that of d3rlpy 2.8.
 
     Args:
-        args: As `TD3`. In the paper critics have layer normalisation, such as `DropoutFCSAQFunction` with `dropout=0`.
+        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
+            action. The policy follows it. In the paper critics have layer normalisation, as a `DropoutFCSAQFunction`
+            with `dropout=0` has.
+        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy_optimizer: Optimiser of the policy.
+        q_func1_optimizer: Optimiser of the first critic.
+        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
+        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        gamma: Discount factor per step.
+        explorer: Chooses the action in training, given a sample of the policy.
+        gpu: CUDA device index; None or negative means the CPU.
+        replay_start_size: No update while the buffer holds fewer items.
+        minibatch_size: Transitions (recurrent: sequences) per update.
+        update_interval: Steps between updates.
+        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
+        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
+        n_times_update: Updates at each updating step.
+        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
+        logger: Logger of refused updates.
+        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
+            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
+            masked it has to take the keyword `action_mask`, [n_actions].
+        policy_update_delay: Updates of the critics for each one of the policy and the targets.
+        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
+        further_q_funcs: More critics; targets are the least value of all.
+        further_q_func_optimizers: Their optimisers.
+        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
+            stored; the critic's is the initial one where a sequence begins.
+        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
+        act_deterministically: In evaluation take the mode of the policy, not a sample.
+        device: Device as text or `torch.device`, instead of `gpu`.
+        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
+            then. Otherwise it is the replay buffer that has such an argument.
+        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
+            about half a minute, and says so in the log (level INFO).
         actor_beta: Weight of the squared distance of the policy's actions from the recorded ones, at least 0.
         critic_beta: Weight of the squared distance of the next actions from the recorded ones, at least 0.
-        kwargs: As `TD3`.
 
     Raises:
-        ValueError: On values outside those named here or in `TD3`, with the value got.
+        ValueError: On values outside those named here, with the value got.
         TypeError: If the parts do not fit together, or on an unknown keyword.
     """
 
-    is_offline = True
+    _is_offline = True
     sampling = {"next_actions": True}  # noqa: RUF012 - as in the base
 
-    def __init__(self, *args: Any, actor_beta: float = 0.001, critic_beta: float = 0.01, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        policy: nn.Module,
+        q_func1: nn.Module,
+        q_func2: nn.Module | None,
+        policy_optimizer: torch.optim.Optimizer,
+        q_func1_optimizer: torch.optim.Optimizer,
+        q_func2_optimizer: torch.optim.Optimizer | None,
+        replay_buffer: AbstractReplayBuffer,
+        gamma: float,
+        explorer: Explorer,
+        gpu: int | None = None,
+        replay_start_size: int = 10000,
+        minibatch_size: int = 100,
+        update_interval: int = 1,
+        phi: Callable[[Any], Any] | None = None,
+        soft_update_tau: float = 5e-3,
+        n_times_update: int = 1,
+        max_grad_norm: float | None = None,
+        logger: logging.Logger | None = None,
+        batch_states: Callable[..., Any] = default_batch_states,
+        burnin_action_func: Callable[[], Any] | None = None,
+        policy_update_delay: int = 2,
+        target_policy_smoothing_func: Callable[[Tensor], Tensor] = default_target_policy_smoothing_func,
+        *,
+        further_q_funcs: Sequence[nn.Module] = (),
+        further_q_func_optimizers: Sequence[torch.optim.Optimizer] = (),
+        batch_accumulator: str = "mean",
+        recurrent: bool = False,
+        episodic_update_len: int | None = None,
+        act_deterministically: bool = False,
+        device: torch.device | str | None = None,
+        num_steps: int = 1,
+        compile: bool = False,
+        actor_beta: float = 0.001,
+        critic_beta: float = 0.01,
+    ) -> None:
         self.actor_beta, self.critic_beta = actor_beta, critic_beta
         check_numbers_in(self, actor_beta=(0, None), critic_beta=(0, None))
-        super().__init__(*args, **kwargs)
+        super().__init__(**arguments_for(TD3, locals()))
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         """Update as `TD3`, after a check that the batch has next actions."""

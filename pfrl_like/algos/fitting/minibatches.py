@@ -128,7 +128,7 @@ def drawn_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ..
         return DrawnData(source, batch_size)
     if not getattr(source, "stacks_frames", True):
         raise TypeError(
-            f"buffer is a {type(source).__name__}, whose sample_batch does not stack frames, but n_frames is "
+            f"buffer is {type(source).__name__}, whose sample_batch does not stack frames, but n_frames is "
             f"{n_frames}: use another one of pfrl_like.replay_buffers, or n_frames=1 where the environment stacks"
         )
     return DrawnData(source, batch_size, n_frames=n_frames)
@@ -188,7 +188,7 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
         obs, next_obs, actions = batch.obs, batch.next_obs, numbers_in("action", batch.action)
         vectors = actions.ndim > 1
     else:
-        raise TypeError(f"batch is a {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
+        raise TypeError(f"batch is {type(batch).__name__}, expected a TransitionMiniBatch or a Batch")
     shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
     for name, values in (("observations", obs), ("next observations", next_obs)):
         if shape is not None and np.shape(values) != (len(batch), *shape):

@@ -181,7 +181,7 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
     if (dynamics := given.pop("dynamics", None)) is not None:
         told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
         warnings.warn(
-            f"this {kind.__name__} learnt with a {told} as dynamics, whose networks are in a file of their own: give "
+            f"this {kind.__name__} learnt with {told} as dynamics, whose networks are in a file of their own: give "
             "it again by set_params(dynamics=...), or it learns without",
             UserWarning,
             stacklevel=levels_to_the_caller(),
@@ -230,7 +230,7 @@ class Saving:
         """
         state, params = read_model(fname)
         if params.get("algorithm") != type(self).__name__:
-            raise CheckpointError(fname, f"holds a {params.get('algorithm')}, expected a {type(self).__name__}")
+            raise CheckpointError(fname, f"holds {params.get('algorithm')}, expected {type(self).__name__}")
         self._take(fname, state, params)
 
     def _take(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -366,7 +366,7 @@ class Saving:
     def _shared(self: Any, algo: Any, what: str) -> list[tuple[str, str]]:
         """Pairs of names of the networks of a kind: in this estimator's agent and in the other one's."""
         if not isinstance(algo, Saving):
-            raise TypeError(f"algo is a {type(algo).__name__}, expected an estimator")
+            raise TypeError(f"algo is {type(algo).__name__}, expected an estimator")
         ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
         if not ours or len(ours) != len(theirs):
             kinds = f"{type(algo).__name__} to {type(self).__name__}"

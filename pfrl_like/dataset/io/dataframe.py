@@ -90,7 +90,7 @@ def frame_of(table: Table, discrete: bool, convention: str | None) -> Any:
 def _check_columns(frame: Any, **named: Sequence[str]) -> None:
     """Refuse an object that is no frame, a missing column and a missing value."""
     if not hasattr(frame, "columns") or not hasattr(frame, "attrs"):
-        raise TypeError(f"frame is a {type(frame).__name__}, expected a pandas DataFrame")
+        raise TypeError(f"frame is {type(frame).__name__}, expected a pandas DataFrame")
     for argument, names in named.items():
         if isinstance(names, str) or not isinstance(names, Collection):
             raise TypeError(f"{argument} is {names!r}, expected a list of columns")

@@ -14,6 +14,7 @@ from pfrl_like.learning.compatibility.parts import (
     check_max_grad_norm,
     check_numbers_in,
     check_optimizers,
+    check_select_action,
     functions_of,
 )
 from pfrl_like.nn.empirical_normalization import EmpiricalNormalization
@@ -21,6 +22,16 @@ from pfrl_like.q_functions.state_action_q_functions import QFunctionEnsemble
 from pfrl_like.replay_buffer import AbstractEpisodicReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.recurrent import is_recurrent
+
+
+def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the constructor arguments that an agent has in common with its base class, by name.
+
+    Args:
+        base: The base class, an agent with explicit arguments.
+        given: `locals()` of the agent's constructor.
+    """
+    return {name: given[name] for name in inspect.signature(base).parameters if name in given}
 
 
 def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,8 +42,7 @@ def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
         given: `locals()` of the agent's constructor. If `logger` is None, the logger of the class's module is used.
     """
     given = {**given, "logger": given["logger"] or logging.getLogger(given["__class__"].__module__)}
-    constructors = [vars(kind)["__init__"] for kind in base.__mro__ if "__init__" in vars(kind)]
-    parameters = [each for constructor in constructors for each in inspect.signature(constructor).parameters.values()]
+    parameters = inspect.signature(base).parameters.values()
     return {each.name: given[each.name] for each in parameters if each.kind is each.KEYWORD_ONLY and each.name in given}
 
 
@@ -52,6 +62,7 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
         ("explorer", explorer, _has(explorer, "select_action"), "one of pfrl_like.explorers"),
         *functions_of(agent),
     )  # fmt: skip
+    check_select_action(explorer)
     _check_recurrence(agent, modules)
     check_optimizers(agent, modules, optimizers)
 
@@ -78,33 +89,33 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
     """Check that modules, buffer and `recurrent` agree; among modules, only the acting one has to be recurrent."""
     for name in ("recurrent", "episodic_update_len"):
-        if getattr(agent, name) and not agent.may_be_recurrent:
+        if getattr(agent, name) and not agent._may_be_recurrent:
             raise ValueError(
                 f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} has no recurrent form, which would "
                 "learn from sequences: leave it out"
             )
     for name, module in modules.items():
         kind = type(module).__name__
-        if agent.recurrent and name == agent.acting_argument and not is_recurrent(module):
+        if agent.recurrent and name == agent._acting_argument and not is_recurrent(module):
             raise TypeError(
-                f"recurrent is True, but {name} is a {kind}, which keeps no recurrent state: compose it with "
+                f"recurrent is True, but {name} is {kind}, which keeps no recurrent state: compose it with "
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
             no_form = f"{type(agent).__name__} has no recurrent form: use another network"
-            way_out = "recurrent is False: say True" if agent.may_be_recurrent else no_form
-            raise TypeError(f"{name} is a {kind}, which keeps a recurrent state, but {way_out}")
+            way_out = "recurrent is False: say True" if agent._may_be_recurrent else no_form
+            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {way_out}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
     if agent.learns_from_sequences and not episodic:
         which = "a recurrent agent" if agent.recurrent else type(agent).__name__
         raise TypeError(
-            f"replay_buffer is a {type(buffer).__name__}, but {which} learns from sequences: "
+            f"replay_buffer is {type(buffer).__name__}, but {which} learns from sequences: "
             "use EpisodicReplayBuffer or PrioritizedEpisodicReplayBuffer"
         )
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
         raise TypeError(
-            f"replay_buffer is a {type(buffer).__name__}, whose priorities are those of sequences, but "
+            f"replay_buffer is {type(buffer).__name__}, whose priorities are those of sequences, but "
             "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
         )
 
@@ -117,10 +128,10 @@ def check_arguments(agent: Any) -> None:
     check_numbers_in(agent, gamma=(0, 1), replay_start_size=(0, None), soft_update_tau=(0, None))
     check_max_grad_norm(agent)
     interval = agent.target_update_interval
-    if not (interval is None and agent.targets.moved != "by interval"):
+    if not (interval is None and agent._targets.moved != "by interval"):
         check_numbers_in(agent, target_update_interval=(1, None))
     start = agent.replay_start_size
-    if not agent.is_offline:
+    if not agent._is_offline:
         check_start(agent)
     needs = [
         ("replay_start_size", start >= agent.minibatch_size, f"at least minibatch_size, {agent.minibatch_size}"),
@@ -170,7 +181,7 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
         if is_recurrent(module) != bool(agent.recurrent):
             keeps = "keeps a" if is_recurrent(module) else "keeps no"
             raise TypeError(
-                f"recurrent is {agent.recurrent}, but {name} is a {type(module).__name__}, which {keeps} recurrent "
+                f"recurrent is {agent.recurrent}, but {name} is {type(module).__name__}, which {keeps} recurrent "
                 "state: recurrent=True and modules made of pfrl_like.nn.RecurrentSequential belong together"
             )
     check_optimizers(agent, modules, optimizers)

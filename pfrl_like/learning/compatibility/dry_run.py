@@ -52,14 +52,14 @@ def try_critics(agent: Any, batch: Batch) -> None:
         ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
     """
     values = {}
-    for name, critic in zip(agent.critic_names, agent.critics, strict=True):
+    for name, critic in zip(agent._critic_names, agent.critics, strict=True):
         with told_of(name, batch):
             values[name] = agent.value_of(critic, batch)
-        if not isinstance(values[name], agent.critic_type):
-            raise wrong_critic(type(values[name]), agent.critic_type, name)
+        if not isinstance(values[name], agent._critic_type):
+            raise wrong_critic(type(values[name]), agent._critic_type, name)
     if values:
         check_one_form(values)
-        with told_of(" and ".join(agent.critic_names), batch):
+        with told_of(" and ".join(agent._critic_names), batch):
             _check_atoms([*values.values()])
             list(agent.critic_losses(batch))
 

@@ -1,5 +1,6 @@
 """Checks of an agent's modules, optimisers, functions and numbers."""
 
+import contextlib
 import inspect
 import numbers
 from collections.abc import Mapping
@@ -18,16 +19,6 @@ from pfrl_like.utils.checks import check_counts
 
 #: Name of a part, the part, whether it fits, and the expected part in words.
 Part = tuple[str, Any, bool, str]
-
-
-def check_keywords(agent: Any, base: type, keywords: Mapping[str, Any]) -> None:
-    """Reject keywords that the base class's constructor lacks; its own error would name the base class.
-
-    Raises:
-        TypeError: If there is one; the error names the agent's class and the keyword.
-    """
-    for name in keywords.keys() - inspect.signature(base).parameters.keys():
-        raise TypeError(f"{type(agent).__name__} got an unexpected keyword argument {name!r}")
 
 
 def functions_of(agent: Any) -> list[Part]:
@@ -56,6 +47,9 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
         *others,
     ]
     for name, part, fits, expected in parts:
+        if not fits and isinstance(part, type):
+            kind = part.__name__
+            raise TypeError(f"{name} is the class {kind}, expected {expected}: an object made of it, {kind}(...)")
         if not fits:
             came = " ".join(repr(part).split())  # on one line
             raise TypeError(f"{name} is {came:.80} ({type(part).__name__}), expected {expected}")
@@ -125,7 +119,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
     for name, optimizer in optimizers.items():
         closure = inspect.signature(optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
-            raise TypeError(f"{name} is a {type(optimizer).__name__}, whose step needs a closure, expected one without")
+            raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure, expected one without")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
             raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
@@ -154,9 +148,26 @@ def check_takes_state(argument: str, module: nn.Module) -> None:
     """
     if isinstance(module, StateActionQFunction):
         raise TypeError(
-            f"{argument} is a {type(module).__name__}, which takes observation and action, but is called with the "
+            f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
             "observation alone: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
         )
+
+
+def check_select_action(explorer: Any) -> None:
+    """Check that an explorer's `select_action` can be called as agents call it.
+
+    Raises:
+        TypeError: If it has another signature; the error names the expected one.
+    """
+    with contextlib.suppress(ValueError):  # some functions written in C have no signature
+        signature = inspect.signature(explorer.select_action)
+        try:
+            signature.bind(0, None, action_value=None)
+        except TypeError as error:
+            raise TypeError(
+                f"explorer: select_action{signature} of {type(explorer).__name__} does not fit ({error}), expected "
+                "select_action(t, greedy_action_func, action_value=None)"
+            ) from error
 
 
 def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
@@ -178,7 +189,7 @@ def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
         "continuous": "AdditiveGaussian, AdditiveOU or one of the epsilon-greedy explorers",
     }
     raise TypeError(
-        f"explorer is a {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
+        f"explorer is {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
         f"ones: use {others[kind]}"
     )
 
@@ -202,7 +213,7 @@ def check_one_form(values: Mapping[str, Any]) -> None:
         ours, its = type(values[first]), type(values[name])
         if ours is not its:
             raise TypeError(
-                f"{first} gives a {ours.__name__} and {name} a {its.__name__}, of which none can be the least: "
+                f"{first} gives {ours.__name__} and {name} {its.__name__}, of which none can be the least: "
                 "expected the same for all"
             )
 
@@ -227,11 +238,11 @@ def check_distribution(
         raise wrong_value(given, Distribution, argument)
     if reparametrised and not given.has_rsample and kind_of_actions(given) == "discrete":
         raise TypeError(
-            f"{argument} gives a {name}, through whose samples no gradient flows: use a Gaussian head, "
+            f"{argument} gives {name}, through whose samples no gradient flows: use a Gaussian head, "
             f"squashed or not, or {instead} for discrete actions"
         )
     if densities and not getattr(given, "has_density", True):
         raise TypeError(
-            f"{argument} gives a {name}, which has no density, hence no log-probabilities: use a Gaussian "
+            f"{argument} gives {name}, which has no density, hence no log-probabilities: use a Gaussian "
             "head, squashed or not"
         )

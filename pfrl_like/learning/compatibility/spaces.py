@@ -49,9 +49,9 @@ def check_policy_fits(distribution: Any, action_space: Any, argument: str = "pol
             "multi_discrete": "MultiCategoricalHead",
             "box": "GaussianHeadWithStateIndependentCovariance",
         }.get(kind)
-        way_out = f"use a policy that ends in a {fitting}" if fitting else "wrap it, so that it has another space"
+        way_out = f"use a policy that ends in {fitting}" if fitting else "wrap it, so that it has another space"
         raise TypeError(
-            f"{argument} gives a {type(distribution).__name__}, as of {head}, but the environment has {action_space}: "
+            f"{argument} gives {type(distribution).__name__}, as of {head}, but the environment has {action_space}: "
             f"{way_out}"
         )
     if came != wanted:
@@ -135,11 +135,11 @@ def check_dataset(agent: Any, dataset: Any, n_frames: int = 1) -> None:
     """
     obs = dataset.batch(np.zeros(1, np.int64), n_frames=n_frames).obs
     output = agent.dry_run(obs[0].numpy()) if isinstance(obs, torch.Tensor) else None
-    agent.check_recorded_actions(dataset, output)
+    agent._check_recorded_actions(dataset, output)
 
 
 def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
-    """Name the unknown action if it caused torch's error, which mentions only an index.
+    """Name the unknown action and its row if it caused torch's error, which mentions only an index.
 
     Args:
         batch: The minibatch that could not be learnt from.
@@ -155,8 +155,9 @@ def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
         and not action.is_floating_point()
         and (action == int(found[1])).any()
     ):
+        row, last = int((action == int(found[1])).nonzero()[0, 0]), int(found[2]) - 1
         raise ValueError(
-            f"action: the minibatch has {found[1]}, expected integers from 0 to {int(found[2]) - 1} as of the networks"
+            f"action: row {row} of the minibatch has {found[1]}, expected integers from 0 to {last} as of the networks"
         ) from error
 
 
@@ -202,7 +203,7 @@ def warn_of_actions_out_of_reach(agent: Any, dataset: Any, distribution: Any) ->
     lowest, highest = actions.min(0), actions.max(0)
     left = {
         what: each
-        for what, each in agent.bounds_of_actions(distribution).items()
+        for what, each in agent._bounds_of_actions(distribution).items()
         if each is not None and ((lowest < each[0] - _ROUNDING) | (highest > each[1] + _ROUNDING)).any()
     }
     if left:

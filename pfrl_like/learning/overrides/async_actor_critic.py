@@ -42,7 +42,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
     agent.train_recurrent_states = get_recurrent_state_at(state, [env], detach=True)
     statevar = map_nested(lambda leaf: leaf[-1:], batch.next_obs) if batch.discount[-1] else None
     try:
-        _learn(agent, batch, lambda: agent.learn_by_hooks(statevar), 0 if agent.disable_online_update else 1)
+        _learn(agent, batch, lambda: agent._learn_by_hooks(statevar), 0 if agent.disable_online_update else 1)
     finally:
         forget_steps(agent)
     for _ in range(agent.n_times_replay):
@@ -51,7 +51,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
 def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
     """Call overridden methods, which count as at least `least` updates, with a batch of features."""
-    updates, agent.hooked_updates = agent.optim_t, 0
+    updates, agent._hooked_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
         params = {"the model": [*agent.shared_model.parameters()]}
@@ -63,7 +63,7 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             error.batch = batch
         raise
     if agent.optim_t == updates:  # `learn` of this library, which counts and reports, was not called
-        made = max(agent.hooked_updates, least)
+        made = max(agent._hooked_updates, least)
         agent.optim_t += made
         for name in ("value", "entropy"):
             if made and name in stats:
@@ -79,7 +79,7 @@ def _loss(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
 
 def update_takes_batch(agent: Any) -> bool:
     """Return True if `update` is overridden in the form `update(batch, ...)`."""
-    return "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
+    return "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:
@@ -95,7 +95,7 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
     """
     if isinstance(statevar, Batch):
         return statevar
-    given: Batch = agent.hooked_batch
+    given: Batch = agent._hooked_batch
     if given is None or not agent.past_rewards:
         raise TypeError("there are no steps to learn from but within an overridden method of PFRL's: expected a Batch")
     times = range(agent.t_start, agent.t)
@@ -130,11 +130,11 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
     batch = batch_of_steps(agent, statevar)
     if update_takes_batch(agent):
         agent.update(batch)
-    elif _UPDATE.isdisjoint(agent.overridden_hooks):
+    elif _UPDATE.isdisjoint(agent._overridden_hooks):
         agent.learn(batch)
     else:
         agent.update(
-            t_start=agent.t_start, t_stop=agent.t, R=float(agent.last_value(batch)), actions=agent.past_actions,
+            t_start=agent.t_start, t_stop=agent.t, R=float(agent._last_value(batch)), actions=agent.past_actions,
             rewards=agent.past_rewards, values=agent.past_values, action_values=agent.past_action_values,
             action_distribs=agent.past_action_distrib, action_distribs_mu=None,
             avg_action_distribs=agent.past_avg_action_distrib,
@@ -143,7 +143,7 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
 
 def lay_out_outputs(agent: Any) -> None:
     """Set the attributes of an ACER to its models' outputs for each of the last steps, as PFRL does when it acts."""
-    outputs = _outputs(agent, agent.hooked_batch, agent.t_start)
+    outputs = _outputs(agent, agent._hooked_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
     agent.past_avg_action_distrib = outputs["avg_action_distribs"]
@@ -159,7 +159,7 @@ def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
     Returns:
         The largest error of the values after the update, [1], and no statistics.
     """
-    if _UPDATE.isdisjoint(agent.overridden_hooks):
+    if _UPDATE.isdisjoint(agent._overridden_hooks):
         learnt: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
         return learnt
     ready = batch
@@ -172,7 +172,7 @@ def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Te
 
 
 def _update_from_replay(agent: Any) -> None:
-    batch: Batch = agent.hooked_batch
+    batch: Batch = agent._hooked_batch
     if update_takes_batch(agent):
         agent.update(batch)
         return
@@ -183,7 +183,7 @@ def _update_from_replay(agent: Any) -> None:
         for i, each in outputs["action_distribs"].items()
     }
     agent.update(
-        t_start=0, t_stop=len(batch), R=float(agent.last_value(batch)), actions=_by_time(0, batch.action),
+        t_start=0, t_stop=len(batch), R=float(agent._last_value(batch)), actions=_by_time(0, batch.action),
         rewards=_by_time(0, batch.reward.tolist()), action_distribs_mu=behaviours, **outputs,
     )  # fmt: skip
 
@@ -203,14 +203,14 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
     Raises:
         TypeError: If the agent is not learning with an overridden method.
     """
-    if agent.hooked_batch is None:
+    if agent._hooked_batch is None:
         raise TypeError(f"update takes a batch, got {', '.join(steps)}: PFRL's arguments come within an update alone")
-    if agent.hooked_updates:  # the graph was freed
-        steps = {**steps, **_outputs(agent, agent.hooked_batch, steps["t_start"])}
+    if agent._hooked_updates:  # the graph was freed
+        steps = {**steps, **_outputs(agent, agent._hooked_batch, steps["t_start"])}
     loss = given_loss(agent, "compute_loss", **steps)
-    agent.step_shared(loss)
+    agent._step_shared(loss)
     copy_grad(agent.shared_model, agent.model)  # as PFRL does
-    agent.hooked_updates += 1
+    agent._hooked_updates += 1
     return loss.new_zeros(0), {"loss": loss.detach()}
 
 
@@ -226,7 +226,7 @@ def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]
         mask = _mask_of(batch, i)
         distributions.append(allowed(outputs[0], mask))
         action_values.append(outputs[1])
-        values.append(agent.state_value(outputs, mask))
+        values.append(agent._state_value(outputs, mask))
         averages.append(allowed(average[0], mask))
     named = {
         "values": values,

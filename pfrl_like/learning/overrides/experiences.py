@@ -74,7 +74,7 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
         return columns.to_batch()
     required = {"state", "action", "reward", "next_state", "is_state_terminal", "discount"}
     if not isinstance(columns, Mapping) or not required <= columns.keys() or isinstance(columns["state"], list):
-        came = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else f"a {type(columns).__name__}"
+        came = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else type(columns).__name__
         raise TypeError(f"batch is {came}, expected what batch_experiences gives, or a Batch")
     return Batch(
         obs=columns["state"],

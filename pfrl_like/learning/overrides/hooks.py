@@ -227,7 +227,7 @@ class HookMethod:
 
     def __get__(self, agent: Any, owner: type | None = None) -> Any:
         name = self.hook.name
-        if agent is not None and name in vars(agent) and name not in type(agent).overridden_hooks:
+        if agent is not None and name in vars(agent) and name not in type(agent)._overridden_hooks:
             return vars(agent)[name]
         if agent is None:
             return self.function or self
@@ -244,21 +244,21 @@ class HookMethod:
         if isinstance(value, MethodType) and value.__self__ is agent:  # pickling would find it again by its name
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
-        agent.overridden_hooks = agent.overridden_hooks | {self.hook.name}
+        agent._overridden_hooks = agent._overridden_hooks | {self.hook.name}
 
     def __delete__(self, agent: Any) -> None:
         if self.hook.name not in vars(agent):
             raise AttributeError(f"{self.hook.name} is not assigned to this {type(agent).__name__}")
         del vars(agent)[self.hook.name]
         own = NAMES & vars(agent).keys()
-        agent.overridden_hooks = type(agent).overridden_hooks | own
+        agent._overridden_hooks = type(agent)._overridden_hooks | own
 
 
 class HookType(ABCMeta):
     """Metaclass of agents, which records the methods of PFRL's agents that a class overrides.
 
     Attributes:
-        overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
+        _overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
             with a replay buffer is among them only in PFRL's form, with another first argument than `batch`. An agent
             with methods assigned to the instance has its own attribute of this name.
 
@@ -267,7 +267,7 @@ class HookType(ABCMeta):
             replacement.
     """
 
-    overridden_hooks: frozenset[str]
+    _overridden_hooks: frozenset[str]
 
     def __init__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **kwargs: Any) -> None:
         super().__init__(name, bases, namespace, **kwargs)
@@ -330,7 +330,7 @@ def resolve_hooks(cls: HookType) -> None:
             if getattr(function, "given_experiences", None) is not function:
                 type.__setattr__(cls, "update", _given_experiences(function))
         found.add(hook.name)
-    type.__setattr__(cls, "overridden_hooks", frozenset(found))
+    type.__setattr__(cls, "_overridden_hooks", frozenset(found))
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
@@ -371,8 +371,8 @@ def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:
         updates = self.optim_t
         learnt = update(self, experiences_of(batch, self.gamma), *args, **kwargs)
         if self.optim_t == updates:
-            self.count_update()
-        return (self.td_errors(batch), {}) if learnt is None else learnt
+            self._count_update()
+        return (self._td_errors(batch), {}) if learnt is None else learnt
 
     given_experiences.given_experiences = given_experiences  # type: ignore[attr-defined]
     return given_experiences

@@ -22,9 +22,9 @@ def check_not_compiled(agent: Any, compile: bool) -> None:
         TypeError: If it overrides methods; the error names them.
         ValueError: If the agent is recurrent.
     """
-    if compile and agent.overridden_hooks:
+    if compile and agent._overridden_hooks:
         raise TypeError(
-            f"compile is True, but {type(agent).__name__} overrides {', '.join(sorted(agent.overridden_hooks))} of "
+            f"compile is True, but {type(agent).__name__} overrides {', '.join(sorted(agent._overridden_hooks))} of "
             "PFRL's agents, which a compiled update does not call: leave compile out"
         )
     if compile and agent.recurrent:
@@ -38,7 +38,7 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
     """Make one update of an actor-critic with PFRL's methods, of which some are overridden.
 
     Args:
-        agent: The agent; its `update_through_hooks` calls the methods as PFRL's `update` does.
+        agent: The agent; its `_update_through_hooks` calls the methods as PFRL's `update` does.
         batch: Minibatch of features.
 
     Returns:
@@ -48,14 +48,14 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
         NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter or TD error after
             the steps of overridden methods. Earlier optimiser steps stay.
     """
-    agent.last_steps = StepsOfUpdate(agent.gradient_steps)
+    agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
         with within_hook(agent, batch):
-            agent.update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
-        agent.guard.restore_moments(agent.last_steps.refused)
-    td_error = agent.td_errors_of(batch)
+            agent._update_through_hooks(ColumnsOfBatch(batch, agent.gamma))
+        agent.guard.restore_moments(agent._last_steps.refused)
+    td_error = agent._td_errors_of(batch)
     if not bool(torch.isfinite(td_error).all()):
-        names = " and ".join(sorted(agent.overridden_hooks))
+        names = " and ".join(sorted(agent._overridden_hooks))
         raise NonFiniteError("td_error", f"TD errors are NaN or infinite after optimiser steps of {names}, which stay")
     return td_error, {}
 
@@ -65,7 +65,7 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
     """Check the parameters after the context, in which overridden methods may make optimiser steps.
 
     Args:
-        agent: The agent, whose `overridden_hooks` names the methods.
+        agent: The agent, whose `_overridden_hooks` names the methods.
         params: Parameters that the methods change, by their name in errors.
 
     Raises:
@@ -78,20 +78,20 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
             if not bool(torch.isfinite(torch.stack(torch._foreach_norm(group))).all()):
                 raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
     except NonFiniteError as error:
-        names = " and ".join(sorted(agent.overridden_hooks)) or "update"  # `update` may be assigned to the agent
+        names = " and ".join(sorted(agent._overridden_hooks)) or "update"  # `update` may be assigned to the agent
         text = f"{error}; optimiser steps that {names} made before cannot be taken back"
         raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Set the agent's `hooked_batch` within the context to the minibatch for overridden methods and default bodies."""
-    before = agent.hooked_batch
-    agent.hooked_batch = batch
+    """Set the agent's `_hooked_batch` within the context to the minibatch for overridden methods and default bodies."""
+    before = agent._hooked_batch
+    agent._hooked_batch = batch
     try:
         yield
     finally:
-        agent.hooked_batch = before
+        agent._hooked_batch = before
 
 
 def _params_of(agent: Any) -> dict[str, list[Tensor]]:
@@ -100,9 +100,9 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
 
 def own_step(agent: Any) -> StepsOfUpdate:
     """Return the gradient steps for a default method body: those of the running update, or else new ones."""
-    if agent.hooked_batch is None or not isinstance(agent.last_steps, StepsOfUpdate):
-        agent.last_steps = StepsOfUpdate(agent.gradient_steps)
-    steps: StepsOfUpdate = agent.last_steps
+    if agent._hooked_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
+        agent._last_steps = StepsOfUpdate(agent.gradient_steps)
+    steps: StepsOfUpdate = agent._last_steps
     return steps
 
 
@@ -120,7 +120,7 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
     if errors:
         td_error = torch.as_tensor(np.asarray(errors, np.float32), device=batch.reward.device)
     else:
-        td_error = agent.td_errors_of(batch)
+        td_error = agent._td_errors_of(batch)
     return loss, td_error, {"loss": loss.detach()}
 
 
@@ -162,11 +162,11 @@ def takes_experiences(agent: Any) -> bool:
     A function assigned to one agent as its `update` takes them if its first argument is called `experiences`; PFRL
     never calls a function that is assigned in this way.
     """
-    if agent.learns_from_sequences and "update_from_episodes" in agent.overridden_hooks:
+    if agent.learns_from_sequences and "update_from_episodes" in agent._overridden_hooks:
         return True
     own = vars(agent).get("update")
     if own is None:
-        return "update" in agent.overridden_hooks
+        return "update" in agent._overridden_hooks
     return arguments_of(own)[:1] == ["experiences"]
 
 
@@ -183,7 +183,7 @@ def update_by_experiences(agent: Any) -> None:
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
         experiences = buffer.sample_episodes(agent.minibatch_size, agent.sequence_length)
-        hooked = "update_from_episodes" in agent.overridden_hooks
+        hooked = "update_from_episodes" in agent._overridden_hooks
         update = agent.update_from_episodes if hooked else agent.update
     else:
         experiences, update = buffer.sample(agent.minibatch_size), agent.update
@@ -192,9 +192,9 @@ def update_by_experiences(agent: Any) -> None:
         with checked_after_hooks(agent, _params_of(agent)):
             update(experiences)
         if agent.optim_t == updates:
-            agent.count_update()
+            agent._count_update()
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_errors(agent.td_errors(experiences))
+            buffer.update_errors(agent._td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
             buffer.update_priorities(np.zeros(0, np.int64), [])  # the buffer may wait for errors, which will not come

@@ -60,16 +60,16 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
         NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
             message says that earlier optimiser steps of the methods stay.
     """
-    updates, agent.hooked_episodes = agent.n_updates, episodes
+    updates, agent._hooked_episodes = agent.n_updates, episodes
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
-            if "update" in agent.overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
+            if "update" in agent._overridden_hooks and arguments_of(agent.update)[:1] == ["batch"]:
                 learnt = agent.update(batch_of_episodes(episodes))
             else:
                 _lay_out_rollout(agent, episodes)
                 learnt = agent.update()
     finally:
-        agent.hooked_episodes = None
+        agent._hooked_episodes = None
     agent.n_updates = max(agent.n_updates, updates + 1)
     agent.t_start = agent.t
     return (torch.zeros_like(episodes.steps.reward), {}) if learnt is None else learnt
@@ -102,7 +102,7 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
             ("A2C", "cut off"), "the update() of PFRL's A2C takes an episode that was cut off within the rollout for "
             "one that ended there: override update(batch) instead, in which it is bootstrapped from", UserWarning,
         )  # fmt: skip
-    value = agent.evaluated(episodes, 1.0).value
+    value = agent._evaluated(episodes, 1.0).value
     agent.t_start = agent.t - len(steps)
     agent.states, agent.obs_shape = states.float(), states.shape[2:]
     agent.actions = _by_time(agent, steps.action).float()
@@ -119,7 +119,7 @@ def episodes_of_rollout(agent: Any) -> Any:
     Raises:
         TypeError: If the agent is not learning with an overridden `update()`.
     """
-    given = agent.hooked_episodes
+    given = agent._hooked_episodes
     if given is None:
         raise TypeError(
             "batch is None, expected a Batch: there is nothing to learn from but within an overridden update()"
@@ -140,11 +140,11 @@ def episodes_of_rollout(agent: Any) -> Any:
         discount=discount,
     )
     episodes = dataclasses.replace(given, steps=steps, last_obs=last_obs)
-    if "_compute_returns" not in agent.overridden_hooks:
+    if "_compute_returns" not in agent._overridden_hooks:
         return episodes
     with torch.no_grad():
         agent._compute_returns(agent.model(agent.states[-1])[1][:, 0])
-    returns, value = rows(agent.returns[:-1]), agent.evaluated(episodes, 1.0).value
+    returns, value = rows(agent.returns[:-1]), agent._evaluated(episodes, 1.0).value
     return dataclasses.replace(episodes, steps=steps.replace(returns=returns, value=value, advantage=returns - value))
 
 
@@ -206,7 +206,7 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
     """Set the sequences of a REINFORCE that PFRL's `accumulate_grad` reads, a list for each episode."""
-    agent.hooked_sequences = episodes
+    agent._hooked_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
         distribution = policy_of(agent.model, batch)
@@ -225,7 +225,7 @@ def accumulate_gradient(agent: Any) -> None:
     Raises:
         TypeError: If the agent is not learning with these methods.
     """
-    episodes = agent.hooked_sequences
+    episodes = agent._hooked_sequences
     if not episodes:
         raise TypeError(
             "accumulate_grad was called without episodes, expected the agent to call it when they have been collected: "
@@ -244,7 +244,7 @@ def accumulate_gradient(agent: Any) -> None:
         loss = loss - (torch.from_numpy(returns.copy()).to(log_prob) * log_prob + agent.beta * entropy).sum()
     (loss / agent.batchsize).backward()
     _lay_out_sequences(agent, ())
-    agent.hooked_sequences = episodes
+    agent._hooked_sequences = episodes
     agent.n_backward += 1
 
 

@@ -126,7 +126,7 @@ def discrete_misfits(case: Case) -> Iterator[str]:
 
 
 def arguments(entry: Entry, recurrent: bool) -> Arguments:
-    kind, recurrent = entry.kind, recurrent and entry.kind.may_be_recurrent
+    kind, recurrent = entry.kind, recurrent and entry.kind._may_be_recurrent
     soft = issubclass(kind, agents.SoftActorCritic)
     weighted = issubclass(kind, agents.AdvantageWeightedActorCritic)
     policy = policy_of_pairs("squashed" if soft else "fixed gaussian" if weighted else "gaussian", recurrent)

@@ -74,7 +74,7 @@ def test_burn_in_actions_come_until_the_policy_has_learnt() -> None:
         with made.eval_mode():
             made.act(OBS)
         assert len(calls) == first
-        made.policy_updates.count.zero_()
+        made._policy_updates.count.zero_()
         with made.eval_mode():
             made.act(OBS)
         assert len(calls) == first  # nor in evaluation
@@ -217,7 +217,7 @@ def test_losses_of_more_or_fewer_critics_than_there_are_are_refused() -> None:
     first, second = agent.critic_losses(make_batch())
     for losses, message in (([first], "gave 1 losses"), ([first, second, second], "gave 3 losses")):
         with pytest.raises(ValueError, match=f"{message}, expected one for each of q_func1, q_func2"):
-            agent.step_critics(losses, lambda optimizer, loss: None)
+            agent._step_critics(losses, lambda optimizer, loss: None)
 
 
 def test_each_networks_gradient_is_clipped() -> None:
@@ -305,7 +305,7 @@ def test_an_acting_copy_has_the_policy_and_nothing_to_learn_with() -> None:
     agent = make_agent("TD3")
     acting = agent.acting_copy()
     held = [name for name, value in vars(acting).items() if isinstance(value, nn.Module | torch.optim.Optimizer)]
-    assert held == [*agent.acting_attributes] and acting.policy is not agent.policy
+    assert held == [*agent._acting_attributes] and acting.policy is not agent.policy
     acting.dry_run(OBS, ENV.action_space)
 
 

@@ -175,7 +175,7 @@ def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
 
     def weights(agent: Any, pool: Any, n: int) -> tuple[torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
-        given = agent.weight(batch)
+        given = agent._weight(batch)
         torch.manual_seed(0)
         return given, sampled_advantage(agent.policy, agent.critics, batch, n, pool)
 
@@ -193,10 +193,10 @@ def test_weights_are_made_of_the_advantage_over_drawn_actions() -> None:
 def test_weights_are_asked_of_critics_in_evaluation_mode(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = make(kind)
     modes: list[bool] = []
-    weight = agent.weight
+    weight = agent._weight
     critic = agent.q_func1
     critic.add_module("dropout", nn.Dropout())
-    monkeypatch.setattr(agent, "weight", lambda batch: (modes.append(critic.training), weight(batch))[1])
+    monkeypatch.setattr(agent, "_weight", lambda batch: (modes.append(critic.training), weight(batch))[1])
     agent.update(make_batch())
     assert modes == [False] and critic.training
 
@@ -204,7 +204,7 @@ def test_weights_are_asked_of_critics_in_evaluation_mode(kind: str, monkeypatch:
 def test_iqls_weights_are_those_of_q_over_v() -> None:
     agent, batch = make("IQL", expectile=0.9, beta=5.0, max_weight=3.0), make_batch()
     advantage = torch.linspace(-1, 1, 8)
-    weight = agent.weight(batch.replace(advantage=advantage))
+    weight = agent._weight(batch.replace(advantage=advantage))
     torch.testing.assert_close(weight, (5 * advantage).exp().clamp(max=3.0))
 
 
@@ -234,9 +234,9 @@ def test_an_environment_of_other_actions_is_refused() -> None:
 
 def test_a_value_function_of_something_else_is_refused() -> None:
     v_func, batch = make_policy("deterministic"), make_batch()
-    with pytest.raises(TypeError, match="v_func gives a DeltaVector"):
+    with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make("IQL", v_func=v_func, v_func_optimizer=adam(v_func)).dry_run(ENV.observation_space.sample())
     with pytest.raises(ValueError, match=r"v_func gives numbers of shape \(8, 4\) for 8 rows"):
         state_value_of(Lambda(lambda obs: obs), batch)
-    with pytest.raises(ValueError, match="v_func gives a DeltaVector for 8 rows"):
+    with pytest.raises(ValueError, match="v_func gives DeltaVector for 8 rows"):
         state_value_of(v_func, batch)

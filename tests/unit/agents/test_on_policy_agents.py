@@ -39,7 +39,7 @@ def make_table_agent(kind: str = "PPO", **options: Any) -> Any:
 
 def estimates(agent: Any) -> Batch:
     """What the agent would learn from now."""
-    return agent.evaluated(agent.rollout.take(agent.gamma, "cpu", agent._last_of), agent.lambd)
+    return agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._last_of), agent.lambd)
 
 
 # What is bootstrapped from
@@ -71,7 +71,7 @@ def test_episodes_of_reinforce_that_were_stopped_are_not_learnt_from() -> None:
     drive(agent, [(0, 1, 3, False, False)])
     agent.stop_episode()
     drive(agent, [(1, 1, 2, False, False)])
-    assert len(agent.rollout) == 1
+    assert len(agent._rollout) == 1
 
 
 # Several environments
@@ -88,7 +88,7 @@ def test_inactive_environments_leave_no_row_and_cost_no_draw() -> None:
     agent.batch_observe(everywhere, [9.0, 9.0], [True, True], [True, True], active=[False, False])
     agent.batch_act([one_hot(1), one_hot(0)], active=[True, False])
     agent.batch_observe([one_hot(3), one_hot(0)], [3.0, 9.0], [False, True], [False, True], active=[True, False])
-    assert (agent.t, len(agent.rollout), len(agent.entropy_record)) == (3, 3, 3)
+    assert (agent.t, len(agent._rollout), len(agent.entropy_record)) == (3, 3, 3)
     steps = estimates(agent)
     assert steps.reward.tolist() == [1, 3, 2]
     # lambda 0.95: 1 + 0.5 * 20 - 10 + 0.475 * (3 + 0.5 * 40 - 20); the second goes on from what it saw last, state 2
@@ -109,7 +109,7 @@ def test_a_reward_that_is_no_finite_number_is_refused_where_it_is_stored(kind: s
     with pytest.raises(error, match="reward is"):
         agent.observe(one_hot(1), reward, False, False)
     agent.observe(one_hot(1), 1.0, False, False)
-    assert (agent.t, len(agent.rollout)) == (1, 1)
+    assert (agent.t, len(agent._rollout)) == (1, 1)
 
 
 def test_a_refused_reward_among_several_leaves_none_stored() -> None:
@@ -119,7 +119,7 @@ def test_a_refused_reward_among_several_leaves_none_stored() -> None:
         with pytest.raises(NonFiniteError, match="reward is"):
             agent.batch_observe(everywhere, rewards, [False, False], [False, False], active=[False, True])
     agent.batch_observe(everywhere, [math.nan, 1.0], [False, False], [False, False], active=[False, True])
-    assert (agent.t, len(agent.rollout)) == (1, 1)
+    assert (agent.t, len(agent._rollout)) == (1, 1)
 
 
 # Masks
@@ -156,8 +156,8 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
     set_random_seed(0)
     agent: Any = make_on_policy(recurrent=True, update_interval=100)
     play_several(agent, CHAIN, 3, 20)
-    episodes = agent.rollout.take(agent.gamma, "cpu", agent._last_of)
-    steps = agent.evaluated(episodes, 0.9)
+    episodes = agent._rollout.take(agent.gamma, "cpu", agent._last_of)
+    steps = agent._evaluated(episodes, 0.9)
     batch = everything(dataclasses.replace(episodes, steps=steps), max_len)
     distribution, value = policy_and_value(agent.model, batch)
     torch.testing.assert_close(distribution.log_prob(batch.action), batch.log_prob)
@@ -169,7 +169,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
 def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step() -> None:
     agent: Any = make_on_policy(recurrent=True, update_interval=100, lambd=0.0)
     drive(agent, [(0, 1, 1, False, False), (1, 2, 3, False, True)])
-    value = agent.evaluated(agent.rollout.take(agent.gamma, "cpu", agent._last_of), 0.0)
+    value = agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._last_of), 0.0)
     vf, rows = agent.model[1], torch.from_numpy(np.stack([one_hot(0), one_hot(1), one_hot(3)]))
     values = vf(pack_sequence([rows]), None)[0].data.squeeze(1)
     expected = torch.tensor([1.0, 2.0]) + 0.9 * values[1:] - values[:2]
@@ -177,6 +177,13 @@ def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step(
 
 
 # Saving
+
+
+def test_minibatches_larger_than_a_rollout_are_warned_of(caplog: Any) -> None:
+    make_on_policy(minibatch_size=10)
+    assert not caplog.text
+    make_on_policy(minibatch_size=11)
+    assert "minibatch_size is 11, but update_interval gives only 10 steps" in caplog.text
 
 
 def test_a_state_of_another_agent_is_refused() -> None:
@@ -193,7 +200,7 @@ def test_steps_are_saved_as_arrays_beside_the_text(tmp_path: Any) -> None:
     agent = make_on_policy()
     play_one(agent, CHAIN, 4)
     saved = agent.saved_state()["rollout"]["columns"]["obs"]
-    assert saved.data_ptr() == agent.rollout._columns["obs"].data_ptr()  # nothing is copied before it is written
+    assert saved.data_ptr() == agent._rollout._columns["obs"].data_ptr()  # nothing is copied before it is written
     agent.save(str(tmp_path))
     [text], [arrays] = tmp_path.glob("state-*.json"), tmp_path.glob("state-tensors-*.pt")
     state = json.loads(text.read_text())[""]["rollout"]
@@ -265,7 +272,7 @@ def test_update_of_several_sequences_gives_advantages_in_the_order_of_the_batch(
 def test_what_a_batch_brings_is_not_computed_again() -> None:
     agent = make_table_agent()
     seen = []
-    agent.learn = lambda episodes: (seen.append(agent.evaluated(episodes, 0.9)) or torch.zeros(5), {})
+    agent.learn = lambda episodes: (seen.append(agent._evaluated(episodes, 0.9)) or torch.zeros(5), {})
     fields = {name: torch.rand(5) for name in ("log_prob", "value", "advantage", "returns")}
     agent.update(same_steps(agent, False).replace(**fields))
     assert all(torch.equal(getattr(seen[0], name), value) for name, value in fields.items())
@@ -294,10 +301,10 @@ def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> Non
 @pytest.mark.parametrize(
     ("head", "space", "error", "message"),
     [
-        (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in a GaussianHead"),
+        (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in GaussianHead"),
         (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of 2, the environment has 3"),
         (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "whose first action is 1"),
-        (None, spaces.Discrete(2), TypeError, "ends in a SoftmaxCategoricalHead"),
+        (None, spaces.Discrete(2), TypeError, "ends in SoftmaxCategoricalHead"),
         (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of \(2,\), the environment has \(3,\)"),
         (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
         (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),

@@ -54,7 +54,7 @@ def test_fractions_of_recurrent_and_wrapped_q_functions_are_set() -> None:
 
 
 def test_fractions_of_what_draws_none_are_refused() -> None:
-    with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is a Sequential"):
+    with pytest.raises(TypeError, match="quantile_thresholds_K is given, but q_function is Sequential"):
         make_agent("IQN", q_function=nn.Sequential(make_q_function("DQN")), quantile_thresholds_K=2)
     with pytest.raises(ValueError, match="quantile_thresholds_N_prime is -1, expected an integer from 1 on"):
         make_agent("IQN", quantile_thresholds_N_prime=-1)
@@ -93,7 +93,7 @@ def test_recurrent_acting_can_be_deterministic() -> None:
 
 @pytest.mark.parametrize("agent", [*QUANTILE_AGENTS, "DoubleIQN"])
 def test_an_update_of_another_form_is_refused(agent: str) -> None:
-    with pytest.raises(TypeError, match="q_function gives a DiscreteActionValue, expected one that gives"):
+    with pytest.raises(TypeError, match="q_function gives DiscreteActionValue, expected one that gives"):
         make_agent(agent, q_function=make_q_function("DQN")).update(make_batch(0))
 
 

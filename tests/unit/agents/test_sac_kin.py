@@ -91,11 +91,11 @@ def test_the_largest_quantiles_of_all_critics_are_left_out() -> None:
 def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
     agent = make_tqc(n_dropped=2)
     values = [QuantileDiscreteActionValue(torch.randn(3, 5, 1)) for _ in range(2)]
-    assert agent.pool(values).quantiles.shape == (3, 6, 1)  # 2 * (5 - 2)
-    assert agent.policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
+    assert agent._pool(values).quantiles.shape == (3, 6, 1)  # 2 * (5 - 2)
+    assert agent._policy_pool([torch.tensor([1.0]), torch.tensor([4.0])]).item() == 2.5
     with pytest.raises(ValueError, match="n_dropped"):
         make_tqc(n_dropped=-1)
-    with pytest.raises(TypeError, match="a critic gives a DiscreteActionValue, .* a QuantileDiscreteActionValue"):
+    with pytest.raises(TypeError, match="a critic gives DiscreteActionValue, .* QuantileDiscreteActionValue"):
         make_sac(TQC, make_policy(), [make_critic() for _ in range(2)]).update(make_batch())
 
 
@@ -104,7 +104,7 @@ def test_tqcs_target_is_the_mixture_and_its_policy_follows_the_mean() -> None:
 
 def test_redqs_targets_come_from_a_few_critics_drawn_anew() -> None:
     agent = make_redq(n=4, subset_size=2)
-    drawn = [tuple(map(id, agent.bootstrap_critics())) for _ in range(50)]
+    drawn = [tuple(map(id, agent._bootstrap_critics())) for _ in range(50)]
     assert {len(set(one)) for one in drawn} == {2}
     assert len({frozenset(one) for one in drawn}) == 6  # of 4 critics every pair comes
     targets = {id(critic) for critic in agent.target_critics}
@@ -142,7 +142,7 @@ def test_droqs_critics_leave_units_out_only_while_they_learn() -> None:
 def test_droq_takes_all_critics_without_a_draw() -> None:
     agent = make_redq(n=2)
     before = torch.get_rng_state()
-    assert [*map(id, agent.bootstrap_critics())] == [*map(id, agent.target_critics)]
+    assert [*map(id, agent._bootstrap_critics())] == [*map(id, agent.target_critics)]
     assert torch.equal(before, torch.get_rng_state())
 
 
@@ -202,7 +202,7 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
         _, td_error, q = list(agent.critic_losses(batch))[0]
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
-    with pytest.raises(TypeError, match="q_func1 is a RecurrentSequential, .* only its policy may be recurrent"):
+    with pytest.raises(TypeError, match="q_func1 is RecurrentSequential, .* only its policy may be recurrent"):
         critics = [make_critic(recurrent=True) for _ in range(2)]
         make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
 

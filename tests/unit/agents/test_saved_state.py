@@ -84,7 +84,7 @@ def test_an_explorer_of_another_kind_does_not_keep_from_saving(tmp_path: Any) ->
     agent = make_agent(explorer=PlainExplorer())
     agent.act(OBS[0])
     by_directory(agent, agent, tmp_path)
-    assert agent.unsaved() == ["explorer: a PlainExplorer is no pfrl_like Explorer, so that its state is not saved"]
+    assert agent.unsaved() == ["explorer: PlainExplorer is no pfrl_like Explorer, so that its state is not saved"]
 
 
 @pytest.mark.parametrize(

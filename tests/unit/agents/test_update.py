@@ -241,7 +241,7 @@ def test_statistics_are_means_of_what_was_seen() -> None:
 def test_an_action_that_the_networks_do_not_know_is_named(name: str, action: int) -> None:
     agent, batch = make_agent(name), make_batch()
     batch.action[1] = action
-    with pytest.raises(ValueError, match=f"action: the minibatch has {action}, expected integers from 0 to 1"):
+    with pytest.raises(ValueError, match=f"action: row 1 of the minibatch has {action}, expected integers from 0 to 1"):
         agent.update(batch)
     agent.update(make_batch())
 

@@ -118,7 +118,7 @@ def five_steps(observations: Any) -> MDPDataset:
     ("options", "data", "error", "text"),
     [
         ({}, [], ValueError, "no transition"),
-        ({}, [1], TypeError, r"episodes\[0\] is a int"),
+        ({}, [1], TypeError, r"episodes\[0\] is int"),
         ({"dynamics": 3}, vectors(True), TypeError, "dynamics is 3, expected one of pfrl_like.dynamics"),
         ({}, five_steps(NESTED), ValueError, "observation_shape is {'x': .*}, expected the shape of one array"),
         ({}, five_steps(np.zeros((5, 3))), ValueError, r"was built for \(4,\) and 3"),
@@ -201,7 +201,7 @@ def test_dynamics_are_told_of_and_have_to_be_given_again(capsys: Any) -> None:
     assert "dynamics={'algorithm': 'MOPO'" in capsys.readouterr().out
     (path,) = Path("logs").glob("*/params.json")
     assert json.loads(path.read_text())["dynamics"]["lam"] == 0.25
-    with pytest.warns(UserWarning, match=r"learnt with a MOPO as dynamics.*set_params\(dynamics=") as warned:
+    with pytest.warns(UserWarning, match=r"learnt with MOPO as dynamics.*set_params\(dynamics=") as warned:
         again = algos.SAC.from_json(path)
     assert again.dynamics is None and warned[0].filename == __file__
     assert again.set_params(dynamics=dynamics).fit(data, n_epochs=1, **QUIET).dynamics is dynamics
@@ -267,5 +267,5 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
 
 def test_a_model_of_another_algorithm_is_refused() -> None:
     built("SAC").save_model("sac.pt")
-    with pytest.raises(CheckpointError, match="holds a SAC, expected a DQN"):
+    with pytest.raises(CheckpointError, match="holds SAC, expected DQN"):
         make("DQN").load_model("sac.pt")

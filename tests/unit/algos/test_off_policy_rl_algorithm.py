@@ -350,12 +350,12 @@ def test_bad_numbers_and_unknown_names_are_refused(change: Any, error: type[Exce
 
 
 def test_parts_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="env_spec: got a str, expected something with observation_space"):
+    with pytest.raises(TypeError, match="env_spec: got str, expected something with observation_space"):
         dqn("CartPole-v1")
     box = Episodes(actions=gymnasium.spaces.Box(-1, 1, (1,)))
     with pytest.raises((TypeError, ValueError), match="Box"):
         EpochRunner(dqn(box), box, tmp_path / "box").train(1)
-    with pytest.raises(TypeError, match="algorithm: got a DoubleDQN, expected an EpochAlgorithm"):
+    with pytest.raises(TypeError, match="algorithm: got DoubleDQN, expected an EpochAlgorithm"):
         EpochRunner(dqn(Episodes()).agent, Episodes(), tmp_path)
     with pytest.raises(ValueError, match="has the action_space Discrete\\(3\\), expected Discrete\\(2\\)"):
         EpochRunner(dqn(Episodes()), Episodes(actions=gymnasium.spaces.Discrete(3)), tmp_path)

@@ -56,7 +56,7 @@ def test_nan_does_not_break_the_sharing_of_observations():
         ),
         (dict(obs=np.zeros(4, np.float32)), "obs: got ndarray of shape \\(4,\\)"),
         (dict(next_obs=np.zeros((3, 1), np.float32)), "next_obs: got ndarray of shape \\(3, 1\\)"),
-        (dict(obs={"a": vector(0)}), "obs: got a dict, expected a single value"),
+        (dict(obs={"a": vector(0)}), "obs: got dict, expected a single value"),
         (dict(action=0.5), "action: got float of shape \\(\\), float64, expected a number, int64"),
         (dict(action=np.zeros(2)), "action: got ndarray"),
         (dict(reward=None), "reward is None \\(NoneType\\), expected a single number"),

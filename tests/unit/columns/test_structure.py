@@ -44,10 +44,10 @@ def test_a_key_that_json_would_change_is_refused():
             {"camera": (1, 2)},
             r"obs: got a dict with keys \['camera'\], expected a dict with keys \['camera', 'speed'\]",
         ),
-        (3, "obs: got a int, expected a dict with keys"),
+        (3, "obs: got int, expected a dict with keys"),
         ({"camera": (1,), "speed": 0}, r"obs\['camera'\]: got 1 items, expected a tuple of 2 items"),
-        ({"camera": 1, "speed": 0}, r"obs\['camera'\]: got a int, expected a tuple of 2 items"),
-        ({"camera": (1, 2), "speed": (0,)}, r"obs\['speed'\]: got a tuple, expected a single value"),
+        ({"camera": 1, "speed": 0}, r"obs\['camera'\]: got int, expected a tuple of 2 items"),
+        ({"camera": (1, 2), "speed": (0,)}, r"obs\['speed'\]: got tuple, expected a single value"),
     ],
 )
 def test_another_structure_is_refused_with_the_place(value, message):

@@ -133,7 +133,7 @@ def test_a_list_of_episodes_extends_a_dataset() -> None:
     dataset.extend(dataset[1:])
     assert [len(episode) for episode in dataset] == [1, 2, 3, 2, 3]
     assert dataset[4].observations.ravel().tolist() == [5, 6, 7, 8]
-    with pytest.raises(TypeError, match=r"episodes\[0\] is a int, expected an Episode"):
+    with pytest.raises(TypeError, match=r"episodes\[0\] is int, expected an Episode"):
         dataset.extend([1])
     assert len(dataset) == 5
 
@@ -304,7 +304,9 @@ def test_rows_that_look_wrong_are_found_by_episode_and_step() -> None:
 
 def test_a_dataset_and_its_episodes_tell_what_they_are() -> None:
     dataset = numbered([3, 2], [True, False])
-    assert repr(dataset) == "MDPDataset(2 episodes, 3 transitions, observations (1,), continuous actions of size 1)"
+    assert repr(dataset) == (
+        "MDPDataset(2 episodes, 3 transitions, observations float32[1] in memory, continuous float32 actions of size 1)"
+    )
     assert repr(dataset.episodes) == (
         "[Episode(2 transitions, return 6, terminated), Episode(1 transitions, return 8, cut off)]"
     )

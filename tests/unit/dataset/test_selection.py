@@ -79,8 +79,8 @@ def test_a_dataset_of_episodes_knows_the_actions_that_these_did_not_take() -> No
     "episodes, error, message",
     [
         ([], ValueError, "episodes hold no transition"),
-        (np.zeros((2, 3)), TypeError, r"episodes\[0\] is a ndarray, expected an Episode"),
-        ("data.h5", TypeError, "episodes is a str, expected a dataset or a list of episodes"),
+        (np.zeros((2, 3)), TypeError, r"episodes\[0\] is ndarray, expected an Episode"),
+        ("data.h5", TypeError, "episodes is str, expected a dataset or a list of episodes"),
     ],
 )
 def test_what_is_no_episode_makes_no_dataset(episodes, error, message) -> None:

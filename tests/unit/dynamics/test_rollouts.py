@@ -175,7 +175,7 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     [(CalQL, "continuation"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, continuation")],
 )
 def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, needed: str) -> None:
-    message = f"agent is a {kind.__name__}, which learns from {needed}, but .* single transitions"
+    message = f"agent is {kind.__name__}, which learns from {needed}, but .* single transitions"
     with pytest.raises(TypeError, match=message):
         ModelRollouts(data(), counter(), agent(kind))
 
@@ -183,11 +183,11 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
 @pytest.mark.parametrize(
     "dataset, model, message",
     [
-        (data().episodes, counter(), "dataset is a list, .* MDPDataset.from_episodes"),
-        (PrioritizedReplayBuffer(), counter(), "dataset is a PrioritizedReplayBuffer, which draws by priorities"),
-        (counter(), data(), "dataset is a DynamicsModel, expected something with sample_batch"),
-        (data(), None, "model is a NoneType, expected a DynamicsModel"),
-        (data(), MOPO(), "model is a MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
+        (data().episodes, counter(), "dataset is list, .* MDPDataset.from_episodes"),
+        (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which draws by priorities"),
+        (counter(), data(), "dataset is DynamicsModel, expected something with sample_batch"),
+        (data(), None, "model is NoneType, expected a DynamicsModel"),
+        (data(), MOPO(), "model is MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
     ],
 )
 def test_what_is_no_dataset_or_model_is_refused(dataset: Any, model: Any, message: str) -> None:
@@ -266,8 +266,8 @@ def fitted() -> DynamicsModel:
         ({}, {"model": fitted()}, "model of the rollouts was "),
         ({}, {"lam": 1.0}, "lam of the rollouts was 0.0 and is 1.0"),
         ({}, {"kept": 3}, "dataset.imagined.capacity was 30 and is 45"),
-        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is a Untold without saved_state"),
-        ({"model": Untold()}, {"model": Untold()}, "the model is a Untold without state_dict"),
+        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is Untold without saved_state"),
+        ({"model": Untold()}, {"model": Untold()}, "the model is Untold without state_dict"),
     ],
     ids=["data", "selection", "model", "number", "kept", "unknown data", "unknown model"],
 )

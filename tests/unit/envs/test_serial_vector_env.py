@@ -109,7 +109,7 @@ def test_close_closes_every_env_whatever_fails():
             raise KeyError(len(closed))
 
     class CannotBeClosed:
-        pass
+        reset = step = None
 
     env = SerialVectorEnv([CannotBeClosed(), Fails(), Fails()])
     with pytest.raises(KeyError, match="1"):

@@ -104,12 +104,12 @@ def test_mask_that_only_one_env_tells_allows_everything_elsewhere():
     ("result", "error", "message"),
     [
         ((1, 2, 3), EnvError, "3 values"),
-        (None, EnvError, "a NoneType"),
+        (None, EnvError, "NoneType"),
         (((1,), (0, 0), (False, False), ({}, {})), EnvError, "obs has length 1"),
         (((1, 2), (0, "a"), (False, False), ({}, {})), ValueError, r"reward is \(0, 'a'\)"),
         (((1, 2), (0,), (False, False), ({}, {})), ValueError, r"reward is \(0,\)"),
         (((1, 2), (0, 0), (False,), ({}, {})), ValueError, "done has shape"),
-        (((1, 2), (0, 0), (False, False), {}), EnvError, "infos is a dict"),
+        (((1, 2), (0, 0), (False, False), {}), EnvError, "infos is dict"),
     ],
 )
 def test_wrong_step_result_is_named(result, error, message):

@@ -180,7 +180,7 @@ def test_what_is_like_a_buffer_and_is_none_is_told_of():
     parts, view = [ReplayBuffer(3)], ReplayBuffer(3).memory
     agent = SimpleNamespace(memory=Own(), queue=deque(), parts=parts, data=data, view=view)
     _, [reason] = find_buffers(agent)
-    assert reason.startswith("memory is a Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
+    assert reason.startswith("memory is Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
 
 
 # Which attributes of an object are looked at, as text, to find those that change
@@ -194,11 +194,11 @@ def test_data_are_not_written_as_text(monkeypatch):
     assert written == [1]
 
 
-def test_attributes_that_are_mocks_are_passed_over():
+def test_attributes_that_are_mocks_are_passed_over_and_new_ones_that_cannot_be_saved_are_named():
     owner = SimpleNamespace(count=1, part=mock.Mock(), many=[mock.MagicMock()])
     own = OwnAttributes(owner)
-    owner.count = 2
-    assert own.saved_state() == {"values": {"count": 2}, "lost": []}
+    owner.count, owner.new = 2, object()
+    assert own.saved_state() == {"values": {"count": 2}, "lost": ["new"]}
 
 
 # Hooks of the user's own that remember something: what cannot be saved or taken up is told, and ends no run

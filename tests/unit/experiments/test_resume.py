@@ -159,9 +159,10 @@ def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
 
 @pytest.mark.representatives(1)
 @RUNS
-def test_a_finished_run_may_be_made_longer(run, tmp_path):
+def test_a_finished_run_may_be_made_longer(run, tmp_path, capsys):
     run(tmp_path, 40)
-    _, history = run(tmp_path, 90, resume=True)
+    _, history = run(tmp_path, 90, resume=True, progress=True)
+    assert f"resuming from step {resumed(tmp_path)['t']} of {tmp_path}\n" in capsys.readouterr().err
     assert resumed(tmp_path)["checkpoint"] in ("40_finish", "42_finish")
     assert [step // 20 for step in steps_of(tmp_path / "scores.txt")][-1] == 4 and len(history) >= 3
 

@@ -145,7 +145,7 @@ def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
     ):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.explorer = Greedy()
-    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is a Greedy\n"):
+    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is Greedy\n"):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.burnin_action_func, agent.burning_in = (lambda: 5), True
     with pytest.raises(ValueError, match="it comes from burnin_action_func\n"):
@@ -293,7 +293,7 @@ def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, 
 
 def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
     run_evaluation_episodes(Counting(2), agent, 3, None)
-    assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
+    assert [row[2:] for row in agent._evaluated] == [(False, False), (True, False), (False, True)]
 
 
 def test_masks_reach_an_agent_if_there_are_some_and_may_change_in_place(agent, tmp_path):
@@ -568,7 +568,7 @@ def test_evaluation_in_single_and_vector_environments(agent, tmp_path):
 
 def test_environments_in_other_processes_need_an_evaluation_environment(agent, tmp_path):
     with contextlib.closing(MultiprocessVectorEnv([ABC], "fork" if os.name == "posix" else None)) as env:
-        with pytest.raises(ValueError, match=r"its environments live in other processes\): give an eval_env"):
+        with pytest.raises(ValueError, match=r"live in other processes\): .* a single environment or another vector"):
             train_agent_batch_with_evaluation(agent, env, 4, None, 3, 2, tmp_path)
         assert len(env.reset()) == 1  # it has not been harmed
 

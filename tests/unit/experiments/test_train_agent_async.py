@@ -218,10 +218,12 @@ def test_an_actor_that_fails_ends_the_run_with_its_own_words(tmp_path, kills, wo
     assert [path for path in tmp_path.glob("*_except") if (path / "manifest.json").exists()]
 
 
-def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path):
+def test_actors_and_learner_go_on_from_the_newest_agent(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
     before = learn(tmp_path, make_agent(), steps=200)
     after = learn(tmp_path, make_agent(), steps=200, resume=True)  # which are over
     assert all(map(torch.equal, before.model.parameters(), after.model.parameters())) and after.t == before.t
+    assert f"The run resumes from step 200 of {tmp_path}" in caplog.text
 
 
 def test_a_learner_that_fails_ends_the_run_with_its_error(tmp_path):
@@ -502,7 +504,7 @@ def test_processes_start_as_they_are_told(tmp_path):
 def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, kind, given, start_method):
     agent = make_on_policy(kind)
     part, name = (agent, "agent") if given == "agent" else (lambda index: agent, r"make_agent\(0\)")
-    with pytest.raises(TypeError, match=rf"^{name} is a {kind}, which has no shared_attributes.*A3C, ACER") as caught:
+    with pytest.raises(TypeError, match=rf"^{name} is {kind}, which has no shared_attributes.*A3C, ACER") as caught:
         train_agent_async(tmp_path, 2, endless, eval_interval=None, start_method=start_method, **{given: part})
     assert "Train this one with train_agent_batch or train_agent;" in str(caught.value)
 

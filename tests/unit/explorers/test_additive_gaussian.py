@@ -43,7 +43,3 @@ def test_greedy_actions_are_not_written_into() -> None:
 def test_values_out_of_range_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         AdditiveGaussian(**arguments)
-
-
-def test_repr_names_the_arguments() -> None:
-    assert repr(AdditiveGaussian(0.5, -1, 1)) == "AdditiveGaussian(scale=0.5, low=-1, high=1)"

@@ -112,10 +112,6 @@ def test_a_process_without_a_stationary_state_starts_with_mu() -> None:
         AdditiveOU(theta=0.0)
 
 
-def test_repr_names_the_arguments() -> None:
-    assert repr(AdditiveOU()) == "AdditiveOU(mu=0.0, theta=0.15, sigma=0.3)"
-
-
 def evolve_of_pfrl(explorer: AdditiveOU) -> None:
     """The body of PFRL 0.4's method."""
     noise = np.random.normal(size=explorer.ou_state.shape, loc=0, scale=explorer.sigma)

@@ -30,7 +30,3 @@ def test_continuous_actions_are_refused() -> None:
     value = QuadraticActionValue(torch.zeros(1, 1), torch.ones(1, 1, 1), torch.zeros(1))
     with pytest.raises(TypeError, match="action_value is QuadraticActionValue, but Boltzmann needs"):
         Boltzmann().select_action(0, never, value)
-
-
-def test_repr_names_the_temperature() -> None:
-    assert repr(Boltzmann(2.0)) == "Boltzmann(T=2.0)"

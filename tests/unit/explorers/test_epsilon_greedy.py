@@ -51,7 +51,6 @@ def test_epsilon_is_that_of_the_latest_choice() -> None:
     assert explorer.epsilon == 0.5
     explorer.select_actions(10, np.zeros(3))
     assert explorer.epsilon == 0.0
-    assert repr(explorer) == "LinearDecayEpsilonGreedy(epsilon=0.0)"
 
 
 def test_batch_makes_one_draw_for_each_active_environment() -> None:

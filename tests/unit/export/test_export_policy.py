@@ -321,7 +321,7 @@ def test_numbers_that_were_chosen_among_several_may_differ_if_they_are_as_good(s
             return pair[1][:, :1] * (-1.0 if torch.jit.is_tracing() else slope)
 
     agent = BCQ(**arguments_of(BCQ))
-    agent.choice.critic = Tilted()
+    agent._choice.critic = Tilted()
     with pytest.raises(ExportError, match="chooses other actions") if slope else contextlib.nullcontext():
         agent.export(tmp_path / "policy.pt", example_obs=OBS[:, :4])
     assert (tmp_path / "policy.pt").exists() == (slope == 0.0)

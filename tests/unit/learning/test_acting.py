@@ -150,9 +150,9 @@ def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(
     agent: str, q_function: nn.Module, fitting: Any, action_mask: Any
 ) -> None:
     one = make_agent(agent, q_function=q_function)
-    message = "gives a Tensor, expected one that gives an ActionValue"
+    message = "gives Tensor, expected one that gives ActionValue"
     if fitting is not None:
-        message = f"gives a DiscreteActionValue, expected .*such as an? {type(fitting).__name__}"
+        message = f"gives DiscreteActionValue, expected .*such as an? {type(fitting).__name__}"
     for look in (lambda: one.act(OBS[0], action_mask=action_mask), lambda: one.dry_run(OBS[0], spaces.Discrete(2))):
         with pytest.raises(TypeError, match=message):
             look()

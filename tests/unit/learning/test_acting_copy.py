@@ -268,7 +268,7 @@ def test_explorers_follow_the_steps_of_all_actors():
         play(second, 20)
         assert (first.t, second.t) == (60, 60)
         second.act(np.zeros(5, np.float32))
-        assert second.acting.t == 60
+        assert second._acting.t == 60
         first.close()
         second.close()
     assert agent.t == 60
@@ -280,8 +280,8 @@ def test_actors_explore_differently_and_the_first_as_the_agent():
     agent = make_agent(explorer=ConstantEpsilonGreedy(1.0, space.sample, rng=generator), replay_start_size=1_000)
     with Training(agent, 2) as training:
         actors = [training.make_actor(i) for i in range(2)]
-        drawn = [[int(each.acting.explorer.random_action_func()) for _ in range(5)] for each in actors]
-        uniform = [each.acting.explorer.rng.random(3).tolist() for each in actors]
+        drawn = [[int(each._acting.explorer.random_action_func()) for _ in range(5)] for each in actors]
+        uniform = [each._acting.explorer.rng.random(3).tolist() for each in actors]
         for each in actors:
             each.close()
     assert drawn[0] == [int(space.sample()) for _ in range(5)] != drawn[1]
@@ -388,7 +388,7 @@ def test_an_actor_saves_and_loads_the_learners_agent(tmp_path):
         acting.load(str(tmp_path / "saved"))
         assert torch.equal(weight, before)
         with acting.eval_mode():
-            assert torch.equal(next(acting.acting.model.parameters()), before)
+            assert torch.equal(next(acting._acting.model.parameters()), before)
         assert (tmp_path / "saved" / "manifest.json").exists()
         with pytest.raises(RuntimeError, match="could not load: CheckpointError.*nowhere"):
             acting.load(str(tmp_path / "nowhere"))

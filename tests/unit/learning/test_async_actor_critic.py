@@ -153,7 +153,7 @@ def test_forbidden_actions_are_neither_taken_nor_learnt(make: Any) -> None:
 def test_recurrent_states_go_on_over_updates_and_end_with_episodes() -> None:
     agent = make_a3c(recurrent=True, t_max=2)
     states: list[Any] = []
-    agent.learn_from = lambda batch: states.append(batch.recurrent_state)  # type: ignore[method-assign]
+    agent._learn_from = lambda batch: states.append(batch.recurrent_state)  # type: ignore[method-assign]
     play(agent, 7, ends=(3,))
     assert states[0] is None  # the initial one
     (second,), (third,) = states[1:]
@@ -244,7 +244,7 @@ def test_parts_that_do_not_fit_are_refused() -> None:
         A3C(len, optimizer, 4, 0.9)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="optimizer is"):
         A3C(model, model, 4, 0.9)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="model gives a Tensor"):
+    with pytest.raises(TypeError, match="model gives Tensor"):
         A3C(model, optimizer, 4, 0.9).act(np.zeros(2, np.float32))
 
 
@@ -254,7 +254,7 @@ def test_a_model_that_gives_other_parts_is_refused_by_name() -> None:
         agent(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, **options).act(EYE[0])
 
     policy = nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead())
-    with pytest.raises(TypeError, match="the first part of what model gives a Tensor"):
+    with pytest.raises(TypeError, match="the first part of what model gives Tensor"):
         act(A3C, nn.Linear(OBS, 1), policy)
     with pytest.raises(ValueError, match=r"model gives values of shape \(1, 2\) for 1 observations"):
         act(A3C, policy, nn.Linear(OBS, 2))

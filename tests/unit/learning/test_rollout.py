@@ -267,7 +267,7 @@ def test_the_batch_of_a_refused_rollout_holds_what_was_to_be_learnt_from(recurre
     ends = np.cumsum(episodes.lengths)
     longest_first = np.argsort(-episodes.lengths, kind="stable")
     order = np.concatenate([np.arange(ends[i] - episodes.lengths[i], ends[i]) for i in longest_first])
-    expected, came = (agent.evaluated(each, 0.9) for each in (episodes, again))
+    expected, came = (agent._evaluated(each, 0.9) for each in (episodes, again))
     assert len(set(episodes.lengths.tolist())) > 1 and again.lengths.tolist() == sorted(episodes.lengths)[::-1]
     for name in ("obs", "action", "log_prob", "value", "advantage", "returns"):
         torch.testing.assert_close(getattr(came, name), getattr(expected, name)[order])

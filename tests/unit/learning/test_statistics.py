@@ -182,9 +182,9 @@ def test_who_looks_for_random_streams_reads_no_record(looks: list[str]) -> None:
 def test_a_step_of_an_on_policy_agent_does_not_wait_for_its_statistics(looks: list[str]) -> None:
     agent = make_on_policy("PPO", update_interval=1000)
     distribution, value = torch.distributions.Categorical(torch.ones(3, 2)), torch.ones(3, 1)
-    agent.record_acting(distribution, value, slice(None))
+    agent._record_acting(distribution, value, slice(None))
     looks.clear()
-    agent.record_acting(distribution, value, slice(None))
+    agent._record_acting(distribution, value, slice(None))
     assert looks == []
     assert [*agent.value_record] == [1.0] * 6 and looks == ["tolist"]
 

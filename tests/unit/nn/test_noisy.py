@@ -51,7 +51,7 @@ def test_a_layer_without_bias_stays_without() -> None:
 
 
 def test_anything_but_a_linear_layer_with_inputs_is_refused() -> None:
-    with pytest.raises(TypeError, match="mu_link is a Conv2d, expected a torch.nn.Linear"):
+    with pytest.raises(TypeError, match="mu_link is Conv2d, expected a torch.nn.Linear"):
         FactorizedNoisyLinear(nn.Conv2d(1, 1, 1))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected at least one input"):
         FactorizedNoisyLinear(nn.LazyLinear(2))

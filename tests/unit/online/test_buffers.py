@@ -211,7 +211,7 @@ def test_episodes_that_do_not_fit_are_refused_as_a_whole(misfits: list, text: st
     for wrong in (5, [5]):
         with pytest.raises(TypeError, match="episodes"):
             ReplayBuffer(10, Env(), wrong)
-    with pytest.raises(TypeError, match="episode is a list, expected an Episode"):
+    with pytest.raises(TypeError, match="episode is list, expected an Episode"):
         buffer.append_episode(misfits)
 
 

@@ -141,7 +141,7 @@ def test_episodes_that_were_cut_off_go_on_in_the_model() -> None:
     [
         ({"behavior": np.full(2 * N, 0.5)}, ValueError, "behavior has numbers up to 0.5, expected logarithms"),
         ({"behavior": np.zeros(3)}, ValueError, r"behavior: got shape \(3,\)"),
-        ({"behavior": "uniform"}, TypeError, "got a str, expected log-probabilities"),
+        ({"behavior": "uniform"}, TypeError, "got str, expected log-probabilities"),
         ({"estimators": ["mean"]}, ValueError, r"estimators is \['mean'\], expected some of fqe, is, wis"),
         ({"estimators": "fqe"}, ValueError, "in a list"),
         ({"interval": 0.95}, TypeError, r"interval is 0.95 \(float\), expected a Bootstrap"),

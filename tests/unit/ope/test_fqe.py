@@ -334,7 +334,7 @@ TRANSFORMER = agents.DecisionTransformer(**arguments_of(agents.DecisionTransform
         (lambda: ope.FQE(LeansOn(True), {"gamma": 0.9}), TypeError, r"\(dict\), expected an FQEConfig, or None"),
         (lambda: make().fit(data(), 1, evaluators=[3], **QUIET), TypeError, r"evaluators\[0\] is 3, expected a"),
         (lambda: fitted().save_policy("policy.pt"), TypeError, "expected an agent or an estimator"),
-        (lambda: fitted().update(3), TypeError, "batch is a int, expected a TransitionMiniBatch or a Batch"),
+        (lambda: fitted().update(3), TypeError, "batch is int, expected a TransitionMiniBatch or a Batch"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:

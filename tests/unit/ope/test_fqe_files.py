@@ -163,8 +163,8 @@ OTHER_FORM = "algo has a Q-function of another form"
 @pytest.mark.parametrize(
     ("make_other", "discrete", "message"),
     [
-        (lambda: trained(algos.BC), False, "algo is a BC, which has no Q-function"),
-        (lambda: trained(algos.DiscreteBC), True, "algo is a DiscreteBC, which has no Q-function"),
+        (lambda: trained(algos.BC), False, "algo is BC, which has no Q-function"),
+        (lambda: trained(algos.DiscreteBC), True, "algo is DiscreteBC, which has no Q-function"),
         (lambda: trained(algos.SAC), False, "algo has 2 Q-functions, expected 1"),
         (lambda: trained(algos.TD3, n_critics=1, encoder_params={"hidden_units": (256,)}), False, OTHER_FORM),
         (lambda: fitted(encoder_params={"hidden_units": (9,)}), True, OTHER_FORM),

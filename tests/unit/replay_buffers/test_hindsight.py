@@ -127,7 +127,7 @@ def test_what_is_no_function_is_refused(name, message):
 @pytest.mark.parametrize(
     ("obs", "message"),
     [
-        (np.zeros(3), "obs: got a ndarray, expected a dict with keys"),
+        (np.zeros(3), "obs: got ndarray, expected a dict with keys"),
         ({"observation": np.zeros(3)}, r"obs: got a dict with keys \['observation'\], expected a dict with keys"),
         ({**obs_of(0), "achieved_goal": np.zeros(3)}, "expected arrays of one shape and dtype"),
         ({**obs_of(0), "achieved_goal": {"place": 1}}, "expected arrays of one shape and dtype"),

@@ -63,7 +63,7 @@ def test_an_item_of_one_step_of_an_n_step_buffer_is_an_episode():
     ("make", "item", "message"),
     [
         (ReplayBuffer, [step(0), step(1)], "item: got 2 of them, expected a list of one transition"),
-        (ReplayBuffer, step(0), "item: got a dict, expected a list of one transition"),
+        (ReplayBuffer, step(0), "item: got dict, expected a list of one transition"),
         (ReplayBuffer, [], "item: got 0 of them"),
         (ReplayBuffer, [{"state": 1, "action": 0}], "reward"),
         (EpisodicReplayBuffer, [step(0)], "EpisodicReplayBuffer stores whole episodes"),
@@ -280,10 +280,10 @@ def test_a_dataset_is_made_of_a_container():
 @pytest.mark.parametrize(
     ("make", "memory", "message"),
     [
-        (ReplayBuffer, (), "memory: got a tuple, expected a container of items with append"),
-        (ReplayBuffer, 7, "memory: got a int, expected a container"),
-        (PrioritizedReplayBuffer, PrioritizedBuffer(), "memory: got a PrioritizedBuffer, expected None"),
-        (EpisodicReplayBuffer, [], "memory: got a list, expected None"),
+        (ReplayBuffer, (), "memory: got tuple, expected a container of items with append"),
+        (ReplayBuffer, 7, "memory: got int, expected a container"),
+        (PrioritizedReplayBuffer, PrioritizedBuffer(), "memory: got PrioritizedBuffer, expected None"),
+        (EpisodicReplayBuffer, [], "memory: got list, expected None"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_and_the_content_stays(make, memory, message):
@@ -298,7 +298,7 @@ def test_a_persistent_buffer_keeps_its_memory(tmp_path):
     with PersistentReplayBuffer(tmp_path, 10) as buffer:
         buffer.append(**step(0))
         for memory in (None, []):
-            with pytest.raises(TypeError, match="what a PersistentReplayBuffer holds is in its directory"):
+            with pytest.raises(TypeError, match="what PersistentReplayBuffer holds is in its directory"):
                 buffer.memory = memory
         assert len(buffer) == 1
 
@@ -309,7 +309,7 @@ def test_what_a_container_cannot_tell_is_refused():
     for i in range(3):
         buffer.append(**step(i))
     for options in ({"continuation": 2}, {"n_frames": 2}):
-        with pytest.raises(TypeError, match="memory is a list, of which neither"):
+        with pytest.raises(TypeError, match="memory is list, of which neither"):
             buffer.sample_batch(1, **options)
-    with pytest.raises(TypeError, match="memory is a list of items of up to 2 steps, which can be neither saved"):
+    with pytest.raises(TypeError, match="memory: list of items of up to 2 steps, which can be neither saved"):
         buffer.state_dict()

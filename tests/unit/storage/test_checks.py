@@ -37,7 +37,7 @@ def test_a_long_list_of_names_is_cut() -> None:
     [
         (torch.zeros(4), r"x has shape \(4,\) and dtype torch.float32; expected shape \(3,\) and dtype torch.float32"),
         (torch.zeros(3).double(), r"x has .* torch.float64; expected .* torch.float32"),
-        (0.5, "x is a float; expected a tensor"),
+        (0.5, "x is float; expected a tensor"),
     ],
 )
 def test_a_tensor_of_another_shape_or_dtype_is_named(loaded: Any, message: str) -> None:
@@ -46,7 +46,7 @@ def test_a_tensor_of_another_shape_or_dtype_is_named(loaded: Any, message: str) 
 
 
 def test_something_else_than_a_dict_is_refused() -> None:
-    with pytest.raises(CheckpointError, match="holds a list; expected a state dict"):
+    with pytest.raises(CheckpointError, match="holds list; expected a state dict"):
         check_like([], {}, "file")
 
 

@@ -298,7 +298,7 @@ def test_an_error_lists_what_was_looked_for(tmp_path: Path) -> None:
 
 def test_a_directory_of_another_kind_is_refused(tmp_path: Path) -> None:
     save(tmp_path, 1, kind="dataset")
-    with pytest.raises(CheckpointError, match="describes a 'dataset'; expected 'agent'"):
+    with pytest.raises(CheckpointError, match="describes 'dataset'; expected 'agent'"):
         load_directory(tmp_path, kind="agent")
 
 

@@ -31,7 +31,7 @@ def test_an_agent_applies_it_to_whole_minibatches():
 
 
 @pytest.mark.parametrize(
-    ("obs", "came"), [(np.zeros(2), "a ndarray"), ({"observation": np.zeros(2)}, r"a dict with keys \['observation'\]")]
+    ("obs", "came"), [(np.zeros(2), "ndarray"), ({"observation": np.zeros(2)}, r"a dict with keys \['observation'\]")]
 )
 def test_observations_without_a_goal_are_refused(obs, came):
     with pytest.raises(ValueError, match=f"obs: got {came}, expected a dict with"):

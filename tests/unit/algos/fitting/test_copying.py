@@ -121,7 +121,7 @@ def test_what_lacks_such_a_part_is_refused(what: str) -> None:
     for taking, given in ((fitted("SAC"), without), (without, fitted("SAC")), (without, without)):
         with pytest.raises(ValueError, match=f"expected two estimators that have a {part}"):
             getattr(taking, f"copy_{what}_from")(given)
-    with pytest.raises(TypeError, match="algo is a int, expected an estimator"):
+    with pytest.raises(TypeError, match="algo is int, expected an estimator"):
         getattr(without, f"copy_{what}_from")(5)
     with pytest.raises(NotFittedError):
         getattr(fitted("SAC"), f"copy_{what}_from")(make("SAC"))

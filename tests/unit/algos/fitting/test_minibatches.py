@@ -62,7 +62,7 @@ def test_what_is_no_minibatch_is_refused() -> None:
     made = built("CQL", 2)
     source = data(False, 2)
     for wrong, name in (([*source.sample(4)], "list"), (None, "NoneType"), (source, "MDPDataset")):
-        with pytest.raises(TypeError, match=f"batch is a {name}, expected a TransitionMiniBatch or a Batch"):
+        with pytest.raises(TypeError, match=f"batch is {name}, expected a TransitionMiniBatch or a Batch"):
             made.update(0, 0, wrong)
     batch = source.sample_batch(16, 0.9)
     for changes, text in (

@@ -274,7 +274,7 @@ NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
         ("DQN", {"buffer": Lacking()}, TypeError, NO_BUFFER),
         ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least batch_size, 16"),
         ("DQN", {"callback": 5}, TypeError, "callback is 5, expected a function, or None"),
-        ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is a NormalNoise, made for .* a Box, got Discrete"),
+        ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is NormalNoise, made for .* a Box, got Discrete"),
         ("DDPG", {"env": Counting(False), "explorer": DECAY}, TypeError, "made for .* Discrete, got Box"),
         ("DQN", {"explorer": explorers.AdditiveOU()}, TypeError, "OU, which is made for continuous .*, but DQN"),
         ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected one of pfrl_like.explorers"),

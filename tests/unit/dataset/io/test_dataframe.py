@@ -131,7 +131,7 @@ def test_numbers_in_columns_of_objects_are_numbers() -> None:
         ({"observations": []}, ValueError, r"observations: got \[\], expected at least one column"),
         ({"actions": []}, ValueError, r"actions: got \[\], expected at least one column"),
         ({"actions": "reward"}, ValueError, r"got 0.5 in row 0, .*; a list .*, actions=\['reward'\], makes them cont"),
-        ({"frame": np.zeros((2, 4))}, TypeError, "frame is a ndarray, expected a pandas DataFrame"),
+        ({"frame": np.zeros((2, 4))}, TypeError, "frame is ndarray, expected a pandas DataFrame"),
     ],
 )
 def test_columns_that_a_frame_lacks_or_cannot_have_are_named(columns, error, message) -> None:

@@ -12,7 +12,7 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.envs.abc import ABC
 from pfrl_like.experiments import eval_performance
 
-OFFLINE = [name for name in dir(agents) if getattr(getattr(agents, name), "is_offline", False)]
+OFFLINE = [name for name in dir(agents) if getattr(getattr(agents, name), "_is_offline", False)]
 #: Above the capacity of the buffers here, 1,000.
 TOO_MANY: Any = {"replay_start_size": 2_000}
 REFUSAL = "replay_start_size is 2000, expected at most the capacity of replay_buffer, 1000"

@@ -88,7 +88,7 @@ def test_batchsize_counts_episodes() -> None:
     drive(agent, ended * 2)
     assert agent.n_updates == 0
     drive(agent, ended)
-    assert (agent.n_updates, len(agent.rollout)) == (1, 0)
+    assert (agent.n_updates, len(agent._rollout)) == (1, 0)
 
 
 @pytest.mark.parametrize(("vf_epochs", "vf_batch_size", "expected"), [(1, 5, 2), (3, 5, 6), (2, 4, 5)])
@@ -174,7 +174,7 @@ def test_learn_from_truncated(caplog: Any) -> None:
     for learns in (False, True):
         agent = make_on_policy("REINFORCE", learn_from_truncated=learns, logger=logging.getLogger("own"))
         drive(agent, steps)
-        assert (agent.n_updates, len(agent.rollout)) == (2 * learns, 0)
+        assert (agent.n_updates, len(agent._rollout)) == (2 * learns, 0)
         assert [record.name for record in caplog.records] == ["own"]  # of the first episode without learning alone
     assert "cut off" in caplog.text and "learn_from_truncated=True" in caplog.text
 
@@ -216,7 +216,7 @@ def test_phi_and_batch_states(kind: str) -> None:
     agent.is_due = lambda: False
     agent.act(one_hot(1))
     agent.observe(one_hot(2), 0.0, False, False)
-    obs = agent.rollout.take(1.0, "cpu", agent._last_of)
+    obs = agent._rollout.take(1.0, "cpu", agent._last_of)
     assert (obs.steps.obs.tolist(), obs.last_obs.tolist()) == ([[0, 2, 0, 0, 0]], [[0, 0, 2, 0, 0]])
     assert calls == [1, 1]
 
@@ -294,8 +294,8 @@ def test_windows_of_statistics(kind: str, argument: str) -> None:
 def test_decays_of_a2cs_statistics(argument: str) -> None:
     agent: Any = make_on_policy("A2C", **{argument: 0.75})
     name = argument.removesuffix("_decay")
-    agent.move_average(name, 8.0)
-    agent.move_average(name, 8.0)
+    agent._move_average(name, 8.0)
+    agent._move_average(name, 8.0)
     assert dict(agent.get_statistics())[name.removesuffix("_loss")] == 3.5  # 2, then 2 + 6 / 4
 
 

@@ -40,7 +40,7 @@ def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -
             way(base, hook.name, lambda self, *args: None)
         return
     cls = way(base, hook.name, spy(calls, base, hook.name))
-    assert hook.name in cls.overridden_hooks
+    assert hook.name in cls._overridden_hooks
     live(made_for(hook, cls))
     assert calls
 
@@ -56,11 +56,11 @@ def test_an_assignment_to_an_agent_counts_or_is_refused(hook: Hook) -> None:
     setattr(agent, hook.name, types.MethodType(spy(calls, base, hook.name), agent))
     live(agent)
     assert calls
-    assert made_for(hook).overridden_hooks == frozenset()
+    assert made_for(hook)._overridden_hooks == frozenset()
     calls.clear()
     delattr(agent, hook.name)
     live(agent)
-    assert not calls and agent.overridden_hooks == frozenset()
+    assert not calls and agent._overridden_hooks == frozenset()
 
 
 @pytest.mark.representatives(6)
@@ -71,10 +71,10 @@ def test_a_class_that_is_patched_and_restored_is_as_before(hook: Hook, monkeypat
     gc.collect()  # of other tests' classes, some of which were refused
     with monkeypatch.context() as patched:
         patched.setattr(base, hook.name, spy(calls, base, hook.name))
-        assert hook.name in grandchild.overridden_hooks
+        assert hook.name in grandchild._overridden_hooks
         live(made_for(hook, grandchild))
         assert calls
-    assert grandchild.overridden_hooks == base.overridden_hooks == frozenset()
+    assert grandchild._overridden_hooks == base._overridden_hooks == frozenset()
 
 
 @pytest.mark.representatives(6)
@@ -86,11 +86,11 @@ def test_copies_keep_the_overrides(hook: Hook) -> None:
     agent = made("ACER", replay=False) if hook.owner == "ACER" else made_for(hook)
     setattr(agent, hook.name, types.MethodType(chosen_by_nobody, agent))
     for other in (copy.deepcopy(agent), cloudpickle.loads(cloudpickle.dumps(agent))):
-        assert other.overridden_hooks == {hook.name}
+        assert other._overridden_hooks == {hook.name}
         with pytest.raises(AssertionError, match="^called$"):
             live(other)
     if hook.owner in REPLAYING:
-        assert agent.acting_copy().overridden_hooks == {hook.name}
+        assert agent.acting_copy()._overridden_hooks == {hook.name}
 
 
 @every([hook for hook in CALLED if hook.name in ("_lossfun", "compute_loss", "_compute_loss", "compute_critic_loss")])
@@ -102,7 +102,7 @@ def test_a_loss_that_is_not_finite_is_refused_and_nothing_moves(hook: Hook) -> N
     with pytest.raises(NonFiniteError, match="the loss is nan"):
         live(agent)
     assert torch.equal(parameters(agent), before)
-    assert getattr(agent, "hooked_batch", None) is None
+    assert getattr(agent, "_hooked_batch", None) is None
 
 
 SPOILT = {"A2C": "update", "REINFORCE": "batch_update", "A3C": "update", "ACER": "update", "TD3": "update_policy"}

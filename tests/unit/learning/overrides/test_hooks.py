@@ -82,7 +82,7 @@ def test_priorities_are_the_errors_of_our_critics_after_the_hook(owner: str) -> 
     ((index, errors),) = written
     if owner != "DQN":  # whose errors are those of its loss
         items = [buffer.memory[i] for i in index]
-        torch.testing.assert_close(errors, agent.td_errors(items))
+        torch.testing.assert_close(errors, agent._td_errors(items))
     assert len(errors) == len(buffer) and not buffer.waits_for_errors
 
 
