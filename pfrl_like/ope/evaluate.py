@@ -21,8 +21,7 @@ from pfrl_like.loggers import NoopAdapterFactory
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import Array, LoggedEpisodes, Rows, finite_column, first_of, in_parts
 from pfrl_like.ope.estimates import Bootstrap, Estimate, UnreliableEstimateWarning, settings_of, weakness
-from pfrl_like.ope.fqe import FQE
-from pfrl_like.ope.fqe_saving import FQEConfig, config_of
+from pfrl_like.ope.fqe import FQE, FQEConfig, config_of
 from pfrl_like.ope.importance_sampling import BY_WEIGHTS, direct_method
 from pfrl_like.policies import GaussianHeadWithStateIndependentCovariance
 from pfrl_like.replay_buffers import ReplayBuffer
@@ -172,20 +171,18 @@ def evaluate_offline(
     rows, discrete = Rows.of(selection, n_frames), selection.discrete_action
     shown = max(selection.action_size, getattr(fqe, "action_size", None) or 0) if discrete else selection.action_size
     policies.check_fits(algo, discrete, selection.observation_shape, selection.action_size)
-    evaluated = policies.tried(algo, first_of(selection, n_frames), discrete, shown)
+    policy, reader, distribution, size = policies.tried(algo, first_of(selection, n_frames), discrete, shown)
     if fqe is not None:
-        _check_evaluates(fqe, evaluated.policy, deterministic)
-    n_actions = evaluated.size if discrete else None
-    modes = _takes_modes(algo, evaluated.distribution, fqe) if deterministic is None else deterministic
+        _check_evaluates(fqe, policy, deterministic)
+    n_actions = size if discrete else None
+    modes = _takes_modes(algo, distribution, fqe) if deterministic is None else deterministic
     if modes and not discrete:
-        wanted = _without_weights(wanted, estimators, evaluated.distribution)
+        wanted = _without_weights(wanted, estimators, distribution)
     weights = [name for name in wanted if name in BY_WEIGHTS]
     target: Array = np.zeros(len(rows.reward))
     recorded: Array | None = target
     if weights:  # errors are raised before anything is fitted, which takes long
-        target = policies.log_probs(
-            evaluated.policy, rows.obs, rows.action, evaluated.agent, modes=modes, argument="algo"
-        )
+        target = policies.log_probs(policy, rows.obs, rows.action, reader, modes=modes, argument="algo")
         recorded = told_log_probs(behavior, rows, n_actions)
     model = None
     if any(name in BY_MODEL for name in wanted):
@@ -244,12 +241,12 @@ def _takes_modes(algo: Any, distribution: Distribution, fqe: FQE | None) -> bool
     )
 
 
-def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> FQEConfig:
-    """The configuration of `fqe`, or the one for a new `FQE`; a ValueError if its `gamma` or rewards do not fit."""
+def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> Any:
+    """`fqe`, or the configuration of a new `FQE`; a ValueError if its `gamma` or rewards do not fit."""
     check_numbers(0, 1, gamma=gamma)
     if fqe is not None and not isinstance(fqe, FQE):
         raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
-    name, used = ("config", config_of(config, gamma=gamma)) if fqe is None else ("fqe", fqe.config)
+    name, used = ("config", config_of(config, gamma=gamma)) if fqe is None else ("fqe", fqe)
     if used.gamma != gamma:
         raise ValueError(f"gamma is {gamma}, but {name} has {used.gamma}, expected the same")
     if used.reward_scaler is not None:

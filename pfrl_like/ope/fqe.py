@@ -1,6 +1,7 @@
 """`FQE` and `DiscreteFQE`: fitted Q evaluation of a trained algorithm, with d3rlpy's interface."""
 
 import copy
+import dataclasses
 import os
 from collections.abc import Mapping
 from operator import attrgetter
@@ -8,38 +9,104 @@ from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pfrl_like import agents
 from pfrl_like.action_value import ActionValue
 from pfrl_like.algos.fitting import saving, spaces
-from pfrl_like.algos.fitting.base import ESTIMATORS, Estimator
-from pfrl_like.algos.fitting.minibatches import fitting_batch
-from pfrl_like.algos.fitting.networks import adam, make_q_function
+from pfrl_like.algos.fitting.base import ESTIMATORS, Array, Estimator
+from pfrl_like.algos.fitting.hyperparameters import check_ranges
+from pfrl_like.algos.fitting.networks import QLearning, adam
 from pfrl_like.batch import Batch, batch_of_states
 from pfrl_like.dataset import MDPDataset, TransitionMiniBatch
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.transition import stacked_shape
-from pfrl_like.encoders import make_encoder
+from pfrl_like.encoders import Encoder
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
+from pfrl_like.gpu import resolve_device
 from pfrl_like.ope import policies
 from pfrl_like.ope.episodes import first_of
 from pfrl_like.ope.fqe_fitting import FittingFQE
-from pfrl_like.ope.fqe_saving import SAVED, SCALERS, ActionScaled, FQEConfig, config_of, device_of
 from pfrl_like.preprocessing import Scaler
-from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import space_kind
 
-Array = NDArray[Any]
 #: Number of samples of a continuous policy whose mean value is the value of a state.
 _SAMPLES = 10
 
 
-class FQE(FittingFQE):
+class ActionScaled(nn.Module):
+    """An encoder of pairs of observation and action that scales the actions first.
+
+    Args:
+        encoder: Encoder of pairs with scaled actions.
+        scaler: Fitted scaler of actions.
+    """
+
+    def __init__(self, encoder: Encoder, scaler: Scaler) -> None:
+        super().__init__()
+        self.encoder, self.scaler, self.feature_size = encoder, scaler, encoder.feature_size
+
+    def forward(self, pair: tuple[Tensor, Tensor]) -> Tensor:
+        """The features."""
+        obs, action = pair
+        features: Tensor = self.encoder((obs, self.scaler.transform(action)))
+        return features
+
+
+@dataclasses.dataclass
+class FQEConfig:
+    """Hyperparameters of fitted Q evaluation.
+
+    Args:
+        learning_rate: Learning rate of the critics.
+        batch_size: Transitions of a minibatch.
+        gamma: Discount factor per step.
+        n_critics: Number of critics; each learns from its own target network.
+        target_update_interval: Updates between updates of the target networks.
+        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
+            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
+            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy gets
+            unscaled observations.
+        action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
+        reward_scaler: Scaler of the rewards: a name, a `Scaler`, or None. Values are then those of scaled rewards.
+    """
+
+    learning_rate: float = 1e-4
+    batch_size: int = 100
+    gamma: float = 0.99
+    n_critics: int = 1
+    target_update_interval: int = 100
+    encoder_params: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    q_func_type: str = "mean"
+    observation_scaler: Any = None
+    action_scaler: Any = None
+    reward_scaler: Any = None
+
+
+def config_of(config: FQEConfig | None, **otherwise: Any) -> FQEConfig:
+    """The configuration; None stands for an `FQEConfig` with the values `otherwise`.
+
+    Raises:
+        TypeError: If `config` is neither an `FQEConfig` nor None.
+    """
+    if config is not None and not isinstance(config, FQEConfig):
+        raise TypeError(f"config is {config!r:.80} ({type(config).__name__}), expected an FQEConfig, or None")
+    return FQEConfig(**otherwise) if config is None else config
+
+
+def device_of(device: bool | int | str | torch.device) -> torch.device:
+    """The device for an argument: False is the CPU, True the first GPU, a number a GPU; others as in torch."""
+    if isinstance(device, bool):
+        return resolve_device(0 if device else None)
+    return resolve_device(device) if isinstance(device, int) else resolve_device(None, device)
+
+
+class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # it is fitted as in later versions of d3rlpy
     """Fitted Q evaluation: learns the values of a trained algorithm's actions from recorded data.
 
     Estimators and many agents tell whether actions are discrete; for other algorithms the data or the environment that
@@ -63,7 +130,7 @@ class FQE(FittingFQE):
 
     Attributes:
         algo: The evaluated algorithm.
-        config: The hyperparameters.
+        config: The hyperparameters that it was made with.
         impl: The agent that learns; None before it is built.
         observation_shape: Shape of one observation, frames not stacked; None before the agent is built.
         action_size: Size of a continuous action, or number of discrete actions; None before the agent is built.
@@ -79,54 +146,35 @@ class FQE(FittingFQE):
         TypeError: If `config` is no `FQEConfig`, or a number is none.
     """
 
+    acts_scaled = False  # the critics scale actions themselves: those of the evaluated policy are unscaled
     #: Whether actions have to be discrete; None for either kind.
     only: ClassVar[bool | None] = None
-    #: Names of an update's metrics, each with the name of the agent's statistic.
     loss_names: ClassVar[Mapping[str, str]] = {"loss": "loss"}
-    state_names: ClassVar[tuple[str, ...]] = ()
+    names_in_errors: ClassVar[Mapping[str, str]] = {"scaler": "observation_scaler"}
     need_returns_to_go: ClassVar[bool] = False
 
-    observation_shape: tuple[int, ...] | None = None
-    action_size: int | None = None
-    observation_scaler: Scaler | None
-    action_scaler: Scaler | None
-    reward_scaler: Scaler | None
-    eval_results_: dict[str, list[float]] = {}
+    learning_rate: float = 1e-4
+    target_update_interval: int = 100
+    discrete_action: bool | None = None  # type: ignore[misc,assignment]  # the kind of the algorithm or of the data
 
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
-        self.algo, self.config, self.impl = algo, config_of(config), impl
-        self.discrete_action = policies.kind_told_by(impl, algo) if self.only is None else self.only
-        self.config.check(bool(self.discrete_action))
-        self._device = device_of(device)
-        self.n_frames = int(getattr(algo, "n_frames", 1))
-        vars(self).update(self.config.made_scalers())
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        SAVED[cls.__name__] = cls
+        self.algo, self.config, self._place = algo, config_of(config), device_of(device)
+        kind, n_frames = self.only, int(getattr(algo, "n_frames", 1))
+        kind = policies.kind_told_by(impl, algo) if kind is None else kind
+        super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
+        check_counts(target_update_interval=self.target_update_interval)
+        check_ranges(self)
+        spaces.made_scalers(self)
 
     # Parts
 
-    @property
-    def agent(self) -> Any:
-        """Agent that learns.
-
-        Raises:
-            NotFittedError: Before the agent is built.
-        """
-        if self.impl is None:
-            raise NotFittedError(f"{type(self).__name__} is not built yet: call fit, create_impl or build_with_dataset")
-        return self.impl
+    agent = property(attrgetter("_agent"), doc="Agent that learns; a NotFittedError before it is built.")
 
     @property
-    def scalers(self) -> dict[str, Scaler | None]:
-        """Scalers by name."""
-        return {name: getattr(self, name) for name in SCALERS}
-
-    batch_size = property(attrgetter("config.batch_size"), doc="Transitions of a minibatch.")
-    gamma = property(attrgetter("config.gamma"), doc="Discount factor per step.")
+    def _device(self) -> torch.device:
+        return self._place
 
     @property
     def grad_step(self) -> int:
@@ -138,60 +186,40 @@ class FQE(FittingFQE):
         check_counts(least=0, grad_step=grad_step)
         self.agent.count_updates_from(grad_step)
 
-    def get_action_type(self) -> spaces.ActionSpace:
-        """The kind of actions; continuous as long as it is not known."""
-        return spaces.ActionSpace.DISCRETE if self.discrete_action else spaces.ActionSpace.CONTINUOUS
-
     # Building
 
-    def create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent, for continuous actions unless another kind is known; `fit` calls it with its data's shapes.
-
-        Args:
-            observation_shape: Shape of one observation, frames not stacked.
-            action_size: Size of a continuous action, or number of discrete actions.
+    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
+        """Build the agent; called by `create_impl`, with the same arguments.
 
         Raises:
-            ValueError: On invalid shapes.
-            NotFittedError: If a scaler or the algorithm is not fitted.
             TypeError: If the algorithm cannot act, or has other actions.
+            NotFittedError: If the algorithm is an estimator that is not built yet.
         """
-        check_counts(action_size=action_size)
-        shape = spaces.shape_of_one(observation_shape)
-        self.inner_create_impl(shape, int(action_size))
-        self.discrete_action = bool(self.discrete_action)
-        self.observation_shape, self.action_size = shape, int(action_size)
-
-    def inner_create_impl(self, observation_shape: Any, action_size: int) -> None:
-        """Build the agent; called by `create_impl`, with the same arguments."""
-        discrete, config = bool(self.discrete_action), self.config
-        for name, scaler in self.scalers.items():
-            if scaler is not None and not scaler.fitted:
-                told = "which has no statistics: build_with_dataset or fit does it"
-                raise NotFittedError(f"{name} is {scaler!r}, {told}")
+        discrete = bool(self.discrete_action)
         policy: nn.Module = policies.NoPolicy()
         if self.algo is not None:
             policy = policies.lying_on(self._device, policies.policy_of(self.algo, action_size if discrete else None))
-        agent = policies.reader_of(self.algo, policy)
-        features = {"phi": agent.phi, "batch_states": agent.batch_states} if hasattr(agent, "phi") else {}
+        reader = policies.reader_of(self.algo, policy)
+        features = {"phi": reader.phi, "batch_states": reader.batch_states} if hasattr(reader, "phi") else {}
         one = np.zeros((1, *stacked_shape(observation_shape, self.n_frames)), np.float32)
-        shape = tuple(policies.features_of(agent, one).shape[1:])
+        shape = tuple(policies.features_of(reader, one).shape[1:])
 
         def encoder() -> Any:
-            of_pairs, scaler = 0 if discrete else action_size, self.observation_scaler
-            made = make_encoder(shape, config.encoder_params, action_size=of_pairs, scaler=scaler)
-            return made if self.action_scaler is None else ActionScaled(made, self.action_scaler)
+            made = self._encoder(shape, 0 if discrete else action_size)
+            return made if self.action_scaler_ is None else ActionScaled(made, self.action_scaler_)
 
-        critics = make_q_function(
-            config.q_func_type, encoder, action_size if discrete else 1, n_critics=config.n_critics, pool="mean"
-        )
+        critics = self._q_function(encoder, action_size if discrete else 1)
         agent_class = agents.DiscreteFittedQEvaluation if discrete else agents.FittedQEvaluation
         self.impl = agent_class(
-            policy, [critics], [adam(critics, config.learning_rate, 1e-8)], ReplayBuffer(None), self.gamma,
-            device=self._device, minibatch_size=self.batch_size, replay_start_size=self.batch_size,
-            act_deterministically=self.algo is None or policies.evaluates_modes(self.algo),
-            target_update_interval=config.target_update_interval, **features,
+            policy, [critics], [adam(critics, self.learning_rate, self.eps)], gamma=self.gamma,
+            act_deterministically=policies.evaluates_modes(self.algo),
+            target_update_interval=self.target_update_interval, **self._common(), **features,
         )  # fmt: skip
+
+    def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
+        self.discrete_action = bool(self.discrete_action)
+        self.inner_create_impl(self.observation_shape_, action_size)
+        return self.impl
 
     def build_with_dataset(self, dataset: Any) -> None:
         """Build the agent for the shapes of data and fit the scalers to them, or check that a built agent fits.
@@ -213,7 +241,7 @@ class FQE(FittingFQE):
         discrete, shape, size = selection.discrete_action, selection.observation_shape, selection.action_size
         spaces.check_action_kind(self, discrete)
         policies.check_fits(self.algo, discrete, shape, size)
-        self._build_for(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
+        self._build_or_check(discrete, shape, size, first_of(selection, self.n_frames), selection.episodes)
 
     def build_with_env(self, env: Any) -> None:
         """Build the agent for the spaces of an environment, or check that a built agent fits.
@@ -226,9 +254,9 @@ class FQE(FittingFQE):
         adapted = as_gymnasium(env)
         shape, size = spaces.shapes_of_env(self, env)
         seen = np.zeros(stacked_shape(shape, self.n_frames), adapted.observation_space.dtype)
-        self._build_for(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
+        self._build_or_check(space_kind(adapted.action_space) == "discrete", shape, size, seen, None)
 
-    def _build_for(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
+    def _build_or_check(self, discrete: bool, shape: Any, size: int, seen: Any, episodes: Any) -> None:
         """Build the agent, or check that a built agent and the algorithm fit; then the kind of actions is known.
 
         Args:
@@ -238,18 +266,16 @@ class FQE(FittingFQE):
             seen: An observation for a dry run of the algorithm.
             episodes: Episodes that scalers are fitted to; None for an environment.
         """
-        self.config.check(discrete)
-        n_actions, known = size, self.discrete_action
-        if self.algo is not None:
-            n_actions = policies.tried(self.algo, seen, discrete, size, env=episodes is None).size
-        self.discrete_action = discrete
+        n_actions, known, self.discrete_action = size, self.discrete_action, discrete
         try:
+            spaces.made_scalers(self)  # raises an error if one does not fit the kind of actions
+            if self.algo is not None:
+                *_, n_actions = policies.tried(self.algo, seen, discrete, size, env=episodes is None)
             if self.impl is None:
-                for scaler in self.scalers.values():
-                    if scaler is not None and not scaler.fitted and episodes is not None:
-                        scaler.fit(episodes)
+                if episodes is not None:
+                    self.fit_scaler(episodes)
                 self.create_impl(shape, n_actions)
-            spaces.check_built_for(self, self.observation_shape, self.action_size, shape, size)
+            self.check_shapes(shape, size)
         except BaseException:
             self.discrete_action = known
             raise
@@ -271,94 +297,33 @@ class FQE(FittingFQE):
             ValueError: If observations or actions have another shape, or a discrete action does not exist.
             NonFiniteError: If a loss, or a number of an action, is NaN or infinite.
         """
-        fitting = fitting_batch(self, self.agent, batch)
-        self._learnt = self._learn(0, self.grad_step, fitting)
-        return {name: float(value) for name, value in self._learnt[1].items()}
+        return dict(super().update(batch))
 
     def _learn(self, epoch: int, total_step: int, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one update and return the TD errors, [N], and the metrics by name, on the agent's device."""
-        scaler = self.reward_scaler
-        batch = batch if scaler is None else batch.replace(reward=scaler.transform(batch.reward))
-        td_error, stats = self.agent.update(batch)
-        return td_error, {name: stats[key] for name, key in self.loss_names.items()}
+        return super()._learn(epoch, self.grad_step, batch)  # updates are counted over all calls of `fit`
 
     # Values
-
-    def predict(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Actions of the evaluated policy: its modes, or samples if samples are evaluated.
-
-        Args:
-            x: Observations, [n, ...], frames stacked.
-            action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
-
-        Returns:
-            Actions, [n, action_size], or [n] if discrete.
-
-        Raises:
-            NotFittedError: Before the agent is built, or if the algorithm is not known.
-            ValueError: If the observations or the mask have another shape.
-            NonFiniteError: On NaN or infinity.
-            TypeError: On a mask that the algorithm cannot take, such as an object with `predict` alone.
-        """
-        agent, obs = self.agent, self._observations(x)
-        return spaces.greedy(agent, obs, action_mask, bool(self.discrete_action), self.action_size)
-
-    def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Samples of the evaluated policy; arguments, result and errors are those of `predict`."""
-        agent = self.agent
-        features = agent.features(self._observations(x), agent.device)
-        return spaces.sampled(agent.policy, features, action_mask).cpu().numpy()
-
-    def predict_value(self, x: Any, action: Any) -> Array:
-        """Values of actions that are followed by the policy: means over the critics.
-
-        Args:
-            x: Observations, [n, ...], frames stacked.
-            action: Actions, [n, action_size], or [n] if discrete.
-
-        Returns:
-            Values, [n], of scaled rewards if there is a `reward_scaler`.
-
-        Raises:
-            NotFittedError: Before the agent is built.
-            ValueError: If observations or actions have another shape, their numbers differ, or a discrete action does
-                not exist.
-            NonFiniteError: On NaN or infinity.
-        """
-        agent, obs = self.agent, self._observations(x)
-        actions = spaces.actions_for(action, self.action_size, bool(self.discrete_action))
-        spaces.check_as_many(obs, actions)
-        features = agent.features(obs, agent.device)
-        return self._values(features, torch.as_tensor(actions, device=agent.device)).cpu().numpy()
 
     def predict_state_value(self, x: Any) -> Array:
         """Values of states under the policy, [n]; for samples of continuous actions the mean over 10 of them.
 
         Argument and errors are those of `predict_value`.
         """
-        agent = self.agent
+        agent = self._agent
         if agent.act_deterministically:
-            return self.predict_value(x, self.predict(x))
-        obs = agent.features(self._observations(x), agent.device)
+            values: Array = self.predict_value(x, self.predict(x))
+            return values
+        obs = self._features(x)
         with torch.no_grad(), evaluating_readers(agent.policy):
             distribution = agent.policy(obs)
-        if self.discrete_action:
-            with torch.no_grad(), evaluating_readers_among(*agent.critics):
-                q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
-            of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
-            return of_states.cpu().numpy()
-        drawn = [self._values(obs, distribution.sample()) for _ in range(_SAMPLES)]
-        return torch.stack(drawn).mean(0).cpu().numpy()
-
-    def _observations(self, x: Any) -> Array:
-        shape = None if self.observation_shape is None else stacked_shape(self.observation_shape, self.n_frames)
-        return spaces.observations_for(x, shape, self.n_frames)
-
-    def _values(self, obs: Tensor, actions: Tensor) -> Tensor:
-        agent = self.agent
         with torch.no_grad(), evaluating_readers_among(*agent.critics):
-            mean: Tensor = agent.values_of_pairs(obs, actions).mean(0)
-        return mean
+            if self.discrete_action:
+                q = [agent.value_of(critic, batch_of_states(obs)).q_values for critic in agent.critics]
+                of_states: Tensor = torch.linalg.vecdot(distribution.probs, torch.stack(q).mean(0))
+            else:
+                drawn = [agent.values_of_pairs(obs, distribution.sample()).mean(0) for _ in range(_SAMPLES)]
+                of_states = torch.stack(drawn).mean(0)
+        return of_states.cpu().numpy()
 
     # Copying from others
 
@@ -417,50 +382,32 @@ class FQE(FittingFQE):
         pairs = [*zip(critics, _critics_of(algo, len(critics)), strict=True)]
         saving.take_states_of(self.agent, policies.agent_of(algo), pairs, "Q-function")
 
-    def reset_optimizer_states(self) -> None:
-        """Reset the state of the optimiser."""
-        saving.reset_optimizers(self.agent)
-
     # Files
 
-    def params(self) -> dict[str, Any]:
-        """A description in JSON values: class, configuration, shapes, and the evaluated estimator.
+    def _json_params(self) -> dict[str, Any]:
+        """Hyperparameters as JSON values, with those of an evaluated estimator; an evaluated agent is None."""
+        algo = self.algo._json_params() if isinstance(self.algo, Estimator) else None
+        return {**super()._json_params(), "algo": algo}
 
-        An evaluated agent cannot be made again from a file, and is None in the description.
-        """
-        algo = self.algo
-        estimator = isinstance(algo, Estimator)
-        return {
-            "class": type(self).__name__, "config": self.config.described(self.scalers),
-            "observation_shape": None if self.observation_shape is None else list(self.observation_shape),
-            "action_size": self.action_size, "discrete_action": self.discrete_action, "n_frames": self.n_frames,
-            "algo": algo._json_params() if estimator else None,
-        }  # fmt: skip
+    def __sklearn_clone__(self) -> Self:
+        """An equal `FQE` of the same algorithm that is not built."""
+        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._place}))
 
     @classmethod
-    def of_params(cls, params: Mapping[str, Any], device: Any, algo: Any = None) -> Self:
-        """Make the `FQE` that `params` describes, built if it was.
-
-        Args:
-            params: The description.
-            device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows.
-            algo: The evaluated algorithm; None to make the evaluated estimator again, if there was one.
-
-        Raises:
-            ValueError: If `params` describes no `FQE`.
-        """
-        known: Any = SAVED.get(str(params.get("class")))
-        if known is None or not isinstance(params.get("config"), Mapping):
-            raise ValueError(f"class is {params.get('class')!r}, expected one of {', '.join(SAVED)}")
-        if algo is None and params["algo"] is not None:
-            algo = saving.made_of(ESTIMATORS[params["algo"]["algorithm"]], params["algo"])
-        made = known(algo, FQEConfig(**params["config"]), device)
-        made.n_frames = params.get("n_frames", 1)
-        made._build_as(params)
-        return cast(Self, made)
+    def _made(cls, given: Mapping[str, Any]) -> Any:
+        algo = given.get("algo")
+        if isinstance(algo, Mapping):  # an estimator
+            algo = saving.made_of(ESTIMATORS[algo["algorithm"]], algo)
+        names = [field.name for field in dataclasses.fields(FQEConfig)]
+        config = FQEConfig(**{name: given[cls.spellings.get(name, name)] for name in names})
+        made = cls(algo, config, given["use_gpu"])
+        made.n_frames = given["n_frames"]
+        if made.discrete_action is None:
+            made.discrete_action = given["discrete_action"]
+        return made
 
     @classmethod
-    def from_json(cls, fname: str | os.PathLike[str], device: int | str | bool = False) -> Self:
+    def from_json(cls, fname: str | os.PathLike[str], device: bool | int | str = False) -> "FQE":
         """Make an `FQE` from a `params.json`, with untrained networks.
 
         Args:
@@ -469,39 +416,43 @@ class FQE(FittingFQE):
 
         Raises:
             CheckpointError: If the file is damaged or describes no `FQE`.
+            ValueError: If the device does not exist.
         """
-        with saving.told_by(fname):
-            return cls.of_params(saving.params_from_json(fname), device)
+        return FQE._of_params(fname, saving.params_from_json(fname), device_of(device))
 
-    def save(self, fname: str | os.PathLike[str]) -> None:
+    def save_model(self, fname: str | os.PathLike[str]) -> None:
         """Save everything for `load_learnable`, the parameters of an evaluated estimator included.
 
         Raises:
             NotFittedError: Before the agent is built.
             CheckpointError: If the file cannot be written; an old file of this name stays.
         """
-        state = self.agent.state_dict()
+        state = self._agent.state_dict()
         policy = policies.agent_of(self.algo).state_dict()["attributes"] if isinstance(self.algo, Estimator) else {}
         critics = {name: value for name, value in state["attributes"].items() if name != "policy"}
-        attributes = {"critics": critics, "policy": policy}
-        saving.write_model(fname, {"attributes": attributes, "state": state["state"]}, self.params())
+        state["attributes"] = {"critics": critics, "policy": policy}
+        saving.write_model(fname, state, self._json_params())
 
-    #: The names of these methods in estimators; `load_model` reads only the parameters of such a file.
-    save_model, _json_params = save, params
+    save = save_model
 
     def load_model(self, fname: str | os.PathLike[str]) -> None:
         """Load the parameters that `save_model` or `save` saved; the evaluated policy stays unchanged.
+
+        An `FQE` that is not built yet, or has other scalers, is built anew with the saved shapes and scalers.
 
         Raises:
             CheckpointError: If the file is damaged, or is of other networks.
         """
         state, params = saving.read_model(fname)
-        with saving.told_by(fname):
-            if self.impl is None:
-                self._build_as(params)
-            self._take(state)
+        if self.discrete_action is None:
+            self.discrete_action = params.get("discrete_action")
+        self._take(fname, state, params)
 
-    def save_policy(self, fname: str | os.PathLike[str]) -> None:
+    def _load(self, state: Mapping[str, Any]) -> None:
+        policy = {"policy": self._agent.state_dict()["attributes"]["policy"]}
+        self.impl.load_state_dict({**state, "attributes": policy | state["attributes"]["critics"]})
+
+    def save_policy(self, fname: str | os.PathLike[str]) -> None:  # type: ignore[override]
         """Export the evaluated policy; the ending of the file chooses the format, such as ".onnx", or else TorchScript.
 
         Raises:
@@ -516,26 +467,7 @@ class FQE(FittingFQE):
         agent = policies.agent_of(self.algo)
         if not hasattr(agent, "export"):
             raise TypeError(f"algo is {type(agent).__name__}, expected an agent or an estimator to export")
-        saving.export_greedy(agent, stacked_shape(self.observation_shape, self.n_frames), fname)
-
-    def _build_as(self, params: Mapping[str, Any]) -> None:
-        """Set the saved scalers, and build the agent for the shapes in `params`, if there are any."""
-        vars(self).update(FQEConfig(**params["config"]).made_scalers())
-        if self.discrete_action is None:
-            self.discrete_action = params.get("discrete_action")
-        self.config.check(bool(self.discrete_action))
-        if params["observation_shape"] is not None:
-            self.create_impl(params["observation_shape"], params["action_size"])
-
-    def _take(self, state: Mapping[str, Any]) -> None:
-        """Load the parameters from a state that `save` wrote; the evaluated policy stays unchanged."""
-        own = self.agent.state_dict()["attributes"]
-        policy = {name: value for name, value in own.items() if name == "policy"}
-        attributes = {**policy, **state["attributes"]["critics"]}
-        self.agent.load_state_dict({"attributes": attributes, "state": state["state"]})
-
-
-SAVED["FQE"] = FQE
+        saving.export_greedy(agent, self._stacked_shape, fname)
 
 
 class DiscreteFQE(FQE):
@@ -544,6 +476,43 @@ class DiscreteFQE(FQE):
     only: ClassVar[bool | None] = True
     #: Name of the class for actions of the other kind.
     instead: ClassVar[str] = "FQE"
+
+
+def load_learnable(
+    fname: str | os.PathLike[str], *, device: int | str | torch.device | bool = False, algo: Any = None
+) -> Any:
+    """Load an estimator or `FQE` saved by its method `save`; reading executes no code.
+
+    Args:
+        fname: The file.
+        device: False for the CPU, True for the first GPU, the number of a GPU, or a name that torch knows, such
+            as "cpu:0" or "cuda:1".
+        algo: The algorithm that an `FQE` evaluates; None for the estimator in the file. An agent is not saved in the
+            file: without `algo` the `FQE` then has values, but no actions.
+
+    Returns:
+        An estimator, or an `FQE`, with the state of the saved one.
+
+    Raises:
+        CheckpointError: If the file is damaged or holds something else.
+        TypeError: If `algo` is given, but the file holds an estimator.
+        ValueError: If the device does not exist, or an estimator cannot use a device of its kind.
+    """
+    state, params = saving.read_model(fname)
+    name, place = params.get("algorithm"), device_of(device)
+    if evaluates := issubclass(ESTIMATORS.get(str(name), Estimator), FQE):
+        params = params if algo is None else {**params, "algo": algo}
+    elif algo is not None:
+        raise TypeError(f"algo is {type(algo).__name__}, but {fname} holds {name}, expected None")
+    elif place.type not in {"cpu", "cuda"}:
+        raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
+    made: Any = Estimator._of_params(fname, params, place if evaluates else place.index)
+    made._take(fname, state, params)
+    if evaluates and algo is None and made.algo is not None:
+        with saving.told_by(fname):
+            agent = made.algo.impl
+            agent.load_state_dict({**agent.state_dict(), "attributes": state["attributes"]["policy"]})
+    return made
 
 
 def _critics_of(algo: Any, count: int) -> list[nn.Module]:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, shown
-from pfrl_like.algos.fitting.fitting import Training, named_scorers
+from pfrl_like.algos.fitting.fitting import Scorer, Training, named_scorers
 from pfrl_like.algos.fitting.minibatches import drawn_data
 from pfrl_like.algos.fitting.online import Collector, checked_buffer, train_online
 from pfrl_like.algos.fitting.spaces import check_single_rewards
@@ -16,8 +16,6 @@ from pfrl_like.loggers import FileAdapterFactory, LoggerAdapterFactory, LoggingS
 from pfrl_like.runs.loop import Clock, run
 from pfrl_like.utils.checks import check_counts
 
-#: Function of the `FQE` and the data.
-Evaluator = Callable[[Any, Any], float]
 #: Function of the `FQE`, the number of the epoch, from 1, and the steps so far.
 StepCallback = Callable[[Any, int, int], Any]
 Metrics = dict[str, float]
@@ -53,7 +51,7 @@ class FittingFQE:
         logger_adapter: LoggerAdapterFactory | None = None,
         show_progress: bool = True,
         save_interval: int = 1,
-        evaluators: Mapping[str, Evaluator] | Sequence[Evaluator] | None = None,
+        evaluators: Mapping[str, Scorer] | Sequence[Scorer] | None = None,
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,
@@ -103,7 +101,7 @@ class FittingFQE:
         logger_adapter: LoggerAdapterFactory | None = None,
         show_progress: bool = True,
         save_interval: int = 1,
-        evaluators: Mapping[str, Evaluator] | Sequence[Evaluator] | None = None,
+        evaluators: Mapping[str, Scorer] | Sequence[Scorer] | None = None,
         callback: StepCallback | None = None,
         epoch_callback: StepCallback | None = None,
         enable_ddp: bool = False,

@@ -2,7 +2,7 @@
 
 import copy
 import math
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,50 +47,47 @@ class GreedyPolicy(nn.Module):
 
     def forward(self, obs: Any) -> Any:
         """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
-        value: ActionValue = fast_forward(self.q_function, obs)
-        return GreedyChoice(value, self.epsilon) if hasattr(value, "n_actions") else self.certain(value.greedy_actions)
+        value: Any = fast_forward(self.q_function, obs)
+        if not hasattr(value, "n_actions"):
+            return self.certain(value.greedy_actions)
+        return Choice(value.greedy_actions, torch.ones_like(value.q_values), self.epsilon, value)
 
 
-class GreedyChoice(Categorical):
-    """Distributions of epsilon-greedy actions, which can be restricted to the allowed actions.
+class Choice(Categorical):
+    """Distributions of (epsilon-)greedy actions, which can be restricted to the allowed actions if values are known.
 
     Args:
-        value: Values of discrete actions.
+        action: The greedy actions, [N].
+        ones: A one for each action, [N, n_actions].
         epsilon: Probability of a random action.
+        value: Values of the actions; None if the actions were chosen in another way.
     """
 
-    def __init__(self, value: Any, epsilon: float) -> None:
-        super().__init__(_near_certainty(value.greedy_actions, torch.ones_like(value.q_values), epsilon))
+    def __init__(self, action: Tensor, ones: Tensor, epsilon: float = 0.0, value: Any = None) -> None:
+        super().__init__(_near_certainty(action, ones, epsilon))
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
-        """Epsilon-greedy distributions among the allowed actions; argument and errors are those of `Categorical`."""
+        """Epsilon-greedy distributions among the allowed actions; argument and errors are those of `Categorical`.
+
+        Raises:
+            TypeError: If no values are known.
+        """
+        if self.value is None:
+            raise TypeError(
+                "an action_mask came, of which the algorithm that is evaluated is not told, for it chooses in a way of "
+                "its own: evaluate one that takes the largest value of a Q-function, or follows a policy"
+            )
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
         return MaskedCategorical(_near_certainty(value.greedy_actions, mask, self.epsilon), mask)
-
-
-class FirstOfModel(nn.Module):
-    """A policy of a model that outputs distributions together with values.
-
-    Args:
-        model: Module from features to a tuple that begins with a distribution.
-    """
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, obs: Any) -> Any:
-        """The distributions."""
-        return fast_forward(self.model, obs)[0]
 
 
 class StillPolicy(nn.Module):
     """A policy with its agent's normaliser of observations, whose moments are not updated by the evaluation.
 
     Args:
-        policy: Module from features to distributions.
+        policy: Module from features to distributions, or to tuples of a distribution and values.
         normalizer: Normaliser that is applied to the features first; None for none.
     """
 
@@ -101,7 +98,8 @@ class StillPolicy(nn.Module):
     def forward(self, obs: Any) -> Any:
         """The distributions."""
         with holding_still(self):
-            return fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
+            given = fast_forward(self.policy, obs if self.normalizer is None else self.normalizer(obs, update=False))
+        return given[0] if isinstance(given, tuple) else given
 
 
 class RescaledPolicy(nn.Module):
@@ -146,30 +144,9 @@ class ActingPolicy(nn.Module):
     def forward(self, obs: Tensor) -> Any:
         """A `Categorical`; for continuous actions the output of a `DeterministicHead`."""
         action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
-        return self.certain(action.float()) if self.n_actions is None else UnmaskedChoice(action, self.n_actions)
-
-
-class UnmaskedChoice(Categorical):
-    """Deterministic distributions of discrete actions that were chosen without action masks.
-
-    Args:
-        action: The actions, [N].
-        n_actions: Number of discrete actions.
-    """
-
-    def __init__(self, action: Tensor, n_actions: int) -> None:
-        super().__init__(_near_certainty(action, torch.ones(len(action), n_actions, device=action.device)))
-
-    def masked(self, action_mask: Any) -> NoReturn:
-        """Raise an error: the choice among the allowed actions is unknown.
-
-        Raises:
-            TypeError: Always.
-        """
-        raise TypeError(
-            "an action_mask came, of which the algorithm that is evaluated is not told, for it chooses in a way of its "
-            "own: evaluate one that takes the largest value of a Q-function, or follows a policy"
-        )
+        if self.n_actions is None:
+            return self.certain(action.float())
+        return Choice(action, torch.ones(len(action), self.n_actions, device=action.device))
 
 
 class NoPolicy(nn.Module):
@@ -229,11 +206,10 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
         raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
         raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than the state")
-    policy = agent.policy if _acts_by_policy(agent) else _policy_of_model(agent)
-    scaler = getattr(algo, "action_scaler_", None)
-    if policy is None or not isinstance(scaler, AffineScaler | None):
+    network, scaler = _network_of(agent), getattr(algo, "scaler_of_agent", None)
+    if network is None or not isinstance(scaler, AffineScaler | None):
         return ActingPolicy(agent if scaler is None else algo, n_actions, argument)
-    still = _still(policy, getattr(agent, "obs_normalizer", None))
+    still = _still(network, getattr(agent, "obs_normalizer", None), agent.value_type)
     return still if scaler is None else RescaledPolicy(still, scaler)
 
 
@@ -260,27 +236,21 @@ def evaluates_modes(algo: Any) -> bool:
     return bool(getattr(agent_of(algo), "act_deterministically", True))
 
 
-def _acts_by_policy(agent: Any) -> bool:
-    """True if an agent's actions are always samples or modes of its `policy`."""
-    takes_modes = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
-    return samples_its_policy(agent) and (takes_modes or not agent.act_deterministically)
-
-
-def _policy_of_model(agent: Any) -> nn.Module | None:
-    """The policy of an agent's `model`; None if it has no model, or acts by more than it, such as `DiscreteBCQ`."""
+def _network_of(agent: Any) -> nn.Module | None:
+    """The module by which an agent acts in evaluation; None if it acts by more than one, such as `BCQ`."""
+    usual = getattr(type(agent), "greedy_actions", None) is Acting.greedy_actions
+    if samples_its_policy(agent) and (usual or not agent.act_deterministically):
+        return agent.policy  # type: ignore[no-any-return]
     model = getattr(agent, "model", None)
-    if not isinstance(model, nn.Module) or getattr(type(agent), "greedy_actions", None) is not Acting.greedy_actions:
+    if not usual or not isinstance(model, nn.Module):
         return None
-    if agent.value_type is tuple:
-        return FirstOfModel(model)
-    if issubclass(agent.value_type, torch.distributions.Distribution):
-        return model
-    return GreedyPolicy(model)
+    return GreedyPolicy(model) if issubclass(agent.value_type, ActionValue) else model
 
 
-def _still(policy: nn.Module, normalizer: nn.Module | None = None) -> nn.Module:
-    """A policy without updates of moments: the policy itself if it has no normaliser, or else a `StillPolicy`."""
-    return StillPolicy(policy, normalizer) if normalizer is not None or normalizations_of(policy) else policy
+def _still(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
+    """The policy itself if it learns no moments and outputs distributions alone, or else a `StillPolicy`."""
+    itself = normalizer is None and output is not tuple and not normalizations_of(policy)
+    return policy if itself else StillPolicy(policy, normalizer)
 
 
 def _question(algo: Any, argument: str) -> Any:
@@ -315,12 +285,6 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
     if not isinstance(distribution, Distribution):
         raise TypeError(f"{argument} gives {type(distribution).__name__}, expected distributions of actions")
     return distribution
-
-
-def first_distribution(policy: nn.Module, agent: Any, obs: Any) -> Distribution:
-    """`distribution_of` for one observation, [1, ...], as a dry run of a policy; random streams stay unchanged."""
-    with torch.no_grad(), evaluating_readers(policy), isolated_rng():
-        return distribution_of(policy, agent, obs)
 
 
 def check_actions(
@@ -380,43 +344,24 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
     check_built_for(algo, *known, observation_shape, action_size)
 
 
-def n_actions_of(algo: Any, shown: int, observation: Any) -> int:
-    """Number of discrete actions: that of the data, or that of the algorithm if it is larger.
+def n_actions_of(algo: Any, observation: Any) -> int:
+    """Number of discrete actions that an agent or an estimator has; 0 if it does not say so.
 
     Args:
         algo: An agent, an estimator, anything with `predict`, or a module that gives distributions.
-        shown: Number of discrete actions in the data.
-        observation: Observation for a dry run of an agent or a module, which shows its number of actions.
+        observation: Observation for a dry run of an agent, which shows its number of actions.
     """
-    known = getattr(algo, "action_size_", None)
-    if known is None:
-        if isinstance(algo, nn.Module):
-            given: Any = first_distribution(policy_of(algo, None), None, observation[None])
-        else:
-            agent = agent_of(algo)
-            given = agent.probe(agent.features([observation], agent.device)) if hasattr(agent, "probe") else None
+    known, agent = getattr(algo, "action_size_", None), agent_of(algo)
+    if known is None and hasattr(agent, "probe"):
+        given = agent.probe(agent.features([observation], agent.device))
         given = given[0] if isinstance(given, tuple) else given
         known = given.logits.shape[-1] if isinstance(given, TorchCategorical) else getattr(given, "n_actions", 0)
-    return max(shown, known or 0)
+    return known or 0
 
 
-class Tried(NamedTuple):
-    """A policy whose actions were checked in a dry run with one observation.
-
-    Attributes:
-        policy: Policy made by `policy_of`.
-        agent: Agent whose features are the input of the policy, or None, as returned by `reader_of`.
-        distribution: Distribution that the policy gives for the observation.
-        size: Size of a continuous action, or number of discrete actions.
-    """
-
-    policy: nn.Module
-    agent: Any
-    distribution: Distribution
-    size: int
-
-
-def tried(algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False) -> Tried:
+def tried(
+    algo: Any, observation: Any, discrete_action: bool, size: int, env: bool = False
+) -> tuple[nn.Module, Any, Distribution, int]:
     """The policy of an algorithm, checked in a dry run with one observation.
 
     Args:
@@ -426,6 +371,10 @@ def tried(algo: Any, observation: Any, discrete_action: bool, size: int, env: bo
         size: Size of a continuous action, or number of discrete actions; in data it may be smaller.
         env: Whether the actions are those of an environment, which must have all actions of the policy.
 
+    Returns:
+        The policy; the agent whose features are its input, or None, as returned by `reader_of`; the distribution that
+        the policy gives for the observation; the size of a continuous action, or the number of discrete actions.
+
     Raises:
         TypeError: If `algo` cannot act, or has actions of the other kind.
         ValueError: If `algo` does not take the observation, its actions have another size, or it has too few discrete
@@ -433,12 +382,15 @@ def tried(algo: Any, observation: Any, discrete_action: bool, size: int, env: bo
         NotFittedError: If `algo` is an estimator that is not built yet.
     """
     if discrete_action and not env:
-        size = n_actions_of(algo, size, observation)
+        size = max(size, n_actions_of(algo, observation))
     policy = policy_of(algo, size if discrete_action else None)
     agent = reader_of(algo, policy)
-    distribution = first_distribution(policy, agent, observation[None])
+    with torch.no_grad(), evaluating_readers(policy), isolated_rng():
+        distribution = distribution_of(policy, agent, observation[None])
+    if discrete_action and not env and isinstance(distribution, TorchCategorical):
+        size = max(size, distribution.probs.shape[-1])  # a module has more actions than occur
     check_actions(distribution, discrete_action, size, env=env)
-    return Tried(policy, agent, distribution, size)
+    return policy, agent, distribution, size
 
 
 def log_probs(
@@ -473,7 +425,7 @@ def log_probs(
         if not has_density(distribution):
             raise TypeError(f"{argument} gives {type(distribution).__name__}, which has no density")
         if modes:
-            distribution = UnmaskedChoice(mode_of(distribution), distribution.probs.shape[-1])
+            distribution = Choice(mode_of(distribution), torch.ones_like(distribution.probs))
         taken = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))
         return np.asarray(distribution.log_prob(taken if discrete else taken.float()).cpu(), np.float64)
 
@@ -489,8 +441,7 @@ def has_density(distribution: Any) -> bool:
 def kind_told_by(*algos: Any) -> bool | None:
     """True if the first agent or estimator that declares its kind of actions has discrete ones; None if none does."""
     for algo in algos:
-        if (kind := getattr(algo, "action_kind", None)) is not None:
-            return bool(kind[0] == "discrete")
-        if (discrete := getattr(algo, "discrete_action", None)) is not None:
-            return bool(discrete)
+        kind, discrete = getattr(algo, "action_kind", None), getattr(algo, "discrete_action", None)
+        if kind is not None or discrete is not None:
+            return bool(discrete) if kind is None else bool(kind[0] == "discrete")
     return None

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Never, Self
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -23,10 +24,11 @@ from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.encoders import Encoder, make_encoder
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device, resolve_device
+from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import make_scaler
 from pfrl_like.replay_buffers import ReplayBuffer
 from pfrl_like.utils.checks import check_counts, renamed
-from pfrl_like.utils.contexts import evaluating_readers_among
+from pfrl_like.utils.contexts import evaluating_readers, evaluating_readers_among
 from pfrl_like.utils.env_values import mask_keyword
 
 Array = NDArray[Any]
@@ -98,8 +100,12 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     learns_next_observations: ClassVar[bool] = False
     #: Attributes of the agent that are metrics of an epoch.
     state_names: ClassVar[tuple[str, ...]] = ()
+    #: Whether the agent learns and acts with scaled actions, if there is an `action_scaler`.
+    acts_scaled: ClassVar[bool] = True
     spellings: ClassVar[Mapping[str, str]] = {"observation_scaler": "scaler"}
     later_names: ClassVar[Mapping[str, str]] = LATER_NAMES
+    #: Hyperparameters that errors call by another name.
+    names_in_errors: ClassVar[Mapping[str, str]] = {}
     #: `pfrl_like.ope.evaluate_offline`; set by `pfrl_like.ope`, a higher layer than the estimators.
     evaluate: ClassVar[Callable[..., Mapping[str, Any]] | None] = None
     made_by: ClassVar[Mapping[str, Any]] = {
@@ -121,6 +127,8 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     n_epochs: int | None = None
     impl: Any = None
 
+    #: The agent that the user gave as `impl`.
+    _given_impl: Any = None
     #: TD errors and losses of the last `update`.
     _learnt: Any = None
     #: Numbers of epochs and updates so far, while an overridden `update` is called.
@@ -130,10 +138,6 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
     action_scaler_: Any = None
     reward_scaler_: Any = None
     eval_results_: dict[str, list[float]] = {}
-
-    def __init__(self, **hyperparameters: Any) -> None:
-        self._given_impl: Any = None
-        super().__init__(**hyperparameters)
 
     def set_params(self, **params: Any) -> Self:
         """Set hyperparameters; unknown ones are ignored with a warning that names the nearest.
@@ -205,9 +209,14 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
         check_counts(n_augmentations=self.n_augmentations)
         pipeline = pipeline_of(self.augmentation)
         augment = BatchAugmentation(pipeline, self.n_augmentations, self.scaler_) if len(pipeline) else None
-        if self.action_scaler_ is None and self.reward_scaler_ is None:
+        if self.scaler_of_agent is None and self.reward_scaler_ is None:
             return augment
-        return spaces.BatchScaling(self.action_scaler_, self.reward_scaler_, augment)
+        return spaces.BatchScaling(self.scaler_of_agent, self.reward_scaler_, augment)
+
+    @property
+    def scaler_of_agent(self) -> Any:
+        """The fitted scaler between actions of the data and of the agent; None if they are the same."""
+        return self.action_scaler_ if self.acts_scaled else None
 
     def fit_scaler(self, episodes: Any) -> None:
         """Make the scalers and fit unfitted ones to episodes; `fit` calls it before it builds the agent."""
@@ -253,15 +262,20 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             NonFiniteError: On NaN or infinity.
             TypeError: On a mask of continuous actions.
         """
-        agent, obs = self._agent, self._observations(x)
-        return self._unscaled(spaces.greedy(agent, obs, action_mask, self.discrete_action, self.action_size_))
+        agent, obs, size = self._agent, self._observations(x), self.action_size_
+        if not len(obs) and size is not None:
+            return np.zeros(0, np.int64) if self.discrete_action else np.zeros((0, size), np.float32)
+        with agent.eval_mode():
+            return self._unscaled(np.asarray(agent.batch_act(obs, **mask_keyword(action_mask))))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
         """Samples of the policy, greedy actions without one; arguments, result and errors are those of `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))
-        return self._unscaled(spaces.sampled(policy, self._tensor(self._observations(x)), action_mask).cpu().numpy())
+        with torch.no_grad(), evaluating_readers(policy):
+            drawn = allowed(policy(self._features(x)), action_mask).sample()
+        return self._unscaled(drawn.cpu().numpy())
 
     def predict_value(self, x: Any, action: Any, with_std: bool = False) -> Any:
         """Values of actions, means over the critics.
@@ -278,7 +292,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             NotFittedError: Before the agent is built.
             ValueError: If observations or actions have another shape.
         """
-        agent, obs, actions = self._agent, self._tensor(self._observations(x)), self._actions(action)
+        agent, obs, actions = self._agent, self._features(x), self._actions(action)
         spaces.check_as_many(obs, actions)
         networks = [
             part for name in agent.saved_attributes if isinstance(part := getattr(agent, name), torch.nn.Module)
@@ -337,16 +351,20 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             x, None if self.observation_shape_ is None else self._stacked_shape, self.n_frames
         )
 
+    def _features(self, x: Any) -> Any:
+        """Observations as the input of the agent's networks, on its device."""
+        return self._agent.features(self._observations(x), self._agent.device)
+
     def _actions(self, action: Any) -> Tensor:
         """Actions of the data, scaled for the agent."""
         actions = self._tensor(spaces.actions_for(action, self.action_size_, self.discrete_action))
-        return actions if self.action_scaler_ is None else self.action_scaler_.transform(actions)
+        return actions if self.scaler_of_agent is None else self.scaler_of_agent.transform(actions)
 
     def _unscaled(self, actions: Array) -> Array:
         """Actions of the agent, scaled back to those of the data."""
-        if self.action_scaler_ is None:
+        if self.scaler_of_agent is None:
             return actions
-        unscaled: Array = self.action_scaler_.reverse_transform(torch.as_tensor(actions)).numpy()
+        unscaled: Array = self.scaler_of_agent.reverse_transform(torch.as_tensor(actions)).numpy()
         return unscaled
 
     def _tensor(self, values: Array) -> Tensor:

@@ -17,7 +17,6 @@ from pfrl_like.dataset import TransitionMiniBatch
 from pfrl_like.errors import MissingDependencyError
 from pfrl_like.experiments.callbacks import Progress
 from pfrl_like.loggers import CSVLogger, LoggerAdapter, MetricsLogger, TensorBoardLogger
-from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, Episode, run
 from pfrl_like.runs.secrets import masked
 from pfrl_like.storage.atomic import atomic_write
@@ -78,7 +77,7 @@ def warn_of_hooks(algo: Any) -> None:
 
 
 def update_step(algo: Any) -> UpdateStep | None:
-    """The overridden `update` of an estimator or `FQE`; None if it is not overridden.
+    """The overridden `update` of an estimator; None if it is not overridden.
 
     Raises:
         TypeError: If it takes neither (epoch, total_step, batch) nor (batch).
@@ -151,7 +150,7 @@ class UpdateSource:
     """Updates of an estimator from data, each a step of the clock; their losses are averaged.
 
     Args:
-        algo: The estimator or `FQE`: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
+        algo: The estimator: `impl` is the agent, `_learn` (or an overridden `update`) takes a minibatch, and
             `loss_names` has the names of the losses.
         data: Source of minibatches.
         epoch: Number of the epoch.
@@ -190,7 +189,7 @@ class OnlineUpdates:
     """Callback of a training loop that makes updates from a replay buffer and keeps the returns of episodes.
 
     Args:
-        algo: The estimator or `FQE`.
+        algo: The estimator.
         data: The minibatches, drawn from a replay buffer.
         interval: Steps between updates.
         n: Number of updates every `interval` steps.
@@ -247,48 +246,29 @@ def shown(clock: Clock, show_progress: bool) -> Iterator[list[Callback]]:
             bar.close()
 
 
-def evaluated(algo: Any, scorers: Mapping[str, Callable[[Any, Any], float]], data: Any) -> dict[str, float]:
-    """Scores by name after an epoch; the random streams stay unchanged."""
-    with isolated_rng():
-        return {name: float(scorer(algo, data)) for name, scorer in scorers.items()}
-
-
 class RunLog:
     """Log of one training: hyperparameters, metrics and models.
 
     The folder `logdir/name` has `params.json`, `metrics.csv` and the saved models, `model_<step>.pt`.
 
     Args:
-        name: Name of the folder.
-        save_metrics: Whether anything is written to disk.
-        with_timestamp: Whether the time is appended to the name.
-        logdir: Directory in which the folder is made.
-        verbose: Whether hyperparameters and metrics are printed.
-        tensorboard: Whether metrics are written for TensorBoard, too, under `runs`.
-        adapter: Function of the name that makes the logger used instead of folder and TensorBoard; None for these.
+        training: The training: its algorithm, names and destinations.
+        n_steps_per_epoch: Steps per epoch.
     """
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        save_metrics: bool = True,
-        with_timestamp: bool = True,
-        logdir: str = "d3rlpy_logs",
-        verbose: bool = True,
-        tensorboard: bool = True,
-        adapter: Callable[[str], LoggerAdapter] | None = None,
-    ) -> None:
-        self.verbose = verbose
+    def __init__(self, training: Any, n_steps_per_epoch: int) -> None:
+        name, writes = training.experiment_name, training.save_metrics and training.speaks
+        self.verbose = training.verbose and training.speaks
         self.directory: str | None = None
         self._loggers: list[MetricsLogger] = []
         self._adapter: LoggerAdapter | None = None
-        if save_metrics and adapter is not None:
-            self._adapter = adapter(timestamped(name) if with_timestamp else name)
-        elif save_metrics:
-            self.directory = _made(os.path.join(logdir, name), with_timestamp)
+        if writes and training.logger_adapter is not None:
+            name = timestamped(name) if training.with_timestamp else name
+            self._adapter = training.logger_adapter.create(training.algo, name, n_steps_per_epoch)
+        elif writes:
+            self.directory = _made(os.path.join(training.logdir, name), training.with_timestamp)
             self._loggers.append(CSVLogger(os.path.join(self.directory, "metrics.csv")))
-        if tensorboard and self.directory is not None:
+        if training.tensorboard and self.directory is not None:
             try:
                 self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
             except MissingDependencyError as error:

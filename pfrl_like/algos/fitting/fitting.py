@@ -8,12 +8,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeVar, cast
 
-from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, evaluated, shown, warn_of_hooks
+from pfrl_like.algos.fitting.epochs import RunLog, UpdateSource, shown, warn_of_hooks
 from pfrl_like.algos.fitting.hyperparameters import check_folder
 from pfrl_like.algos.fitting.minibatches import TrainingData, check_eval_episodes, is_first, together
 from pfrl_like.algos.fitting.spaces import check_action_kind, check_scalers_taken
 from pfrl_like.dataset.conventions import logged_convention
 from pfrl_like.loggers import LoggerAdapterFactory, LoggingStrategy
+from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.runs.loop import Callback, Clock, run
 from pfrl_like.utils.checks import check_counts, check_function
 
@@ -170,12 +171,12 @@ class Fitting:
 
 @dataclasses.dataclass
 class Training:
-    """Training of an estimator or `FQE`: its epochs and its log.
+    """Training of an estimator: its epochs and its log.
 
     Arguments that are not named here are those of `Fitting.fit`.
 
     Args:
-        algo: The estimator or `FQE`.
+        algo: The estimator.
         experiment_name: Name in the logs.
         n_steps: Steps in total; None for passes over the data.
         first: Number of the first epoch.
@@ -220,15 +221,6 @@ class Training:
         if self.save_metrics and self.logger_adapter is None:
             check_folder(self.logdir, self.experiment_name, self.with_timestamp)
 
-    def log(self, n_steps_per_epoch: int) -> RunLog:
-        """Open the log of a training with `n_steps_per_epoch` steps per epoch."""
-        adapter = self.logger_adapter
-        return RunLog(
-            self.experiment_name, save_metrics=self.save_metrics and self.speaks, with_timestamp=self.with_timestamp,
-            logdir=self.logdir, verbose=self.verbose and self.speaks, tensorboard=self.tensorboard,
-            adapter=None if adapter is None else lambda name: adapter.create(self.algo, name, n_steps_per_epoch),
-        )  # fmt: skip
-
     def called(self, callback: Callable[[Any, int, int], Any] | None, epoch: int) -> list[Callback]:
         """A list with the user's callback, wrapped as a callback of the loop; empty if it is None."""
         return [] if callback is None else [lambda clock: callback(self.algo, epoch, clock.t)]
@@ -250,7 +242,7 @@ class Training:
         algo, epoch, step = self.algo, self.first, 0
         algo.eval_results_ = {name: list[float]() for name in scorers}
         per_epoch = len(data) if self.n_steps is None else self.n_steps_per_epoch
-        with together(algo.impl, self.enable_ddp), self.log(per_epoch) as log:
+        with together(algo.impl, self.enable_ddp), RunLog(self, per_epoch) as log:
             log.params(algo._json_params() | logged_convention(data.source))
             while epoch < n_epochs if self.n_steps is None else step < self.n_steps:
                 data.begin_epoch(algo)
@@ -264,12 +256,13 @@ class Training:
                 step = clock.t
                 if (epoch - self.first + 1) % self.save_interval == 0:  # before the user's scorers
                     log.save(algo, epoch, step)
-                scores = evaluated(algo, scorers, eval_episodes)
+                with isolated_rng():
+                    scores = {name: float(scorer(algo, eval_episodes)) for name, scorer in scorers.items()}
                 for name, score in scores.items():
                     algo.eval_results_[name].append(score)
                 scores = state_metrics(algo) | scores
                 metrics = source.metrics() | scores
-                log.metrics(epoch, step, metrics if self.interval is None else none_of(algo.loss_names) | scores)
+                log.metrics(epoch, step, metrics if self.interval is None else dict.fromkeys(algo.loss_names) | scores)
                 for call in self.called(self.epoch_callback, epoch):
                     call(clock)
                 yield epoch, metrics
@@ -281,14 +274,9 @@ def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Itera
 
     def write(clock: Clock) -> None:
         if clock.t % interval == 0:
-            log.metrics(source.epoch, clock.t, source.metrics(interval) | none_of(others))
+            log.metrics(source.epoch, clock.t, source.metrics(interval) | dict.fromkeys(others))
 
     return write
-
-
-def none_of(names: Iterable[str]) -> dict[str, float | None]:
-    """A dict with None for each metric: all are unknown now."""
-    return dict.fromkeys(names)
 
 
 def state_metrics(algo: Any) -> dict[str, float]:

@@ -53,7 +53,7 @@ def _settings(part: Any, path: str, seen: set[int]) -> Iterator[tuple[str, Setti
             for number, group in enumerate(value.param_groups):
                 for key in group.keys() - {"params"}:
                     yield f"{where}.{number}.{key}", Setting(group, key, False)
-        elif id(value) not in seen and _is_part(value):
+        elif id(value) not in seen and _is_part(value) and name != "last_steps":  # of optimizers found by their names
             yield from _settings(value, where, seen)
 
 
@@ -147,7 +147,7 @@ class Retuning:
         """Build an agent with other hyperparameters, from a fixed seed; None if the agent is an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
-        twin: Any = type(self)(**params | self._left_out)
+        twin: Any = self._made(params | self._left_out)
         twin.scaler_ = self.scaler_
         with isolated_rng():
             torch.manual_seed(0)
@@ -166,7 +166,7 @@ FLAGS = frozenset({"bootstrap", "clip_delta", "share_encoder", "soft_q_backup", 
 AT_LEAST_0 = frozenset({"alpha", "conservative_weight", "eps", "momentum", "regularizing_rate", "vae_kl_weight"})
 ENDINGS = ("learning_rate", "weight_decay", "_sigma", "_clip")
 #: Hyperparameters that are numbers with other bounds.
-BOUNDS = {"tau": (0.0, 1.0), "target_update_interval": (1.0,)}
+BOUNDS = {"gamma": (0.0, 1.0), "tau": (0.0, 1.0), "target_update_interval": (1.0,)}
 
 
 def check_ranges(algo: Any) -> None:
@@ -286,13 +286,12 @@ class Hyperparameters:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        empty, keyword = inspect.Parameter.empty, inspect.Parameter.KEYWORD_ONLY
-        parameters = [
-            inspect.Parameter(name, keyword, default=default, annotation=empty)
-            for name, default in cls.defaults().items()
-        ]
-        rest = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
-        cls.__signature__ = inspect.Signature([*parameters, rest])  # type: ignore[attr-defined]
+        _, *parameters = inspect.signature(cls.__init__).parameters.values()
+        if cls.__init__ is Hyperparameters.__init__:
+            keyword, rest = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)
+            named = cls.defaults().items()
+            parameters = [*(inspect.Parameter(name, keyword, default=default) for name, default in named), rest]
+        cls.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.made_by:

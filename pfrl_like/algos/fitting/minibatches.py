@@ -171,7 +171,7 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
     """The batch that the agent of an estimator learns from.
 
     Args:
-        algo: The estimator or `FQE`.
+        algo: The estimator.
         agent: Its agent.
         batch: A `TransitionMiniBatch`, or a `Batch`.
 

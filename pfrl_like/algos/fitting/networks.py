@@ -66,41 +66,6 @@ Q_FUNC_TYPES: dict[str, Callable[[Encoder, int], nn.Module]] = {
 }
 
 
-def make_q_function(
-    q_func_type: str,
-    make_encoder: Callable[[], Encoder],
-    n_actions: int = 1,
-    *,
-    n_critics: int = 1,
-    bootstrap: bool = False,
-    share_encoder: bool = False,
-    pool: str = "mean",
-) -> nn.Module:
-    """Make a Q-function, or an ensemble of several.
-
-    Args:
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
-        make_encoder: Makes an encoder of observations, or of pairs of observation and action.
-        n_actions: Number of actions; 1 for pairs.
-        n_critics: Number of Q-functions.
-        bootstrap: Whether each learns from random rows only, so that their values differ where little is known.
-        share_encoder: Whether they share one encoder.
-        pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
-            greedy choice. Targets are made of the least in any case.
-
-    Raises:
-        ValueError: On an unknown `q_func_type`.
-    """
-    check_choice("q_func_type", q_func_type, Q_FUNC_TYPES)
-    check_counts(n_critics=n_critics)
-    shared = make_encoder() if share_encoder else None
-    members = [Q_FUNC_TYPES[q_func_type](shared or make_encoder(), n_actions) for _ in range(n_critics)]
-    if n_actions > 1 and n_critics == 1 and not bootstrap:
-        return members[0]
-    return q_functions.QFunctionEnsemble(members, bootstrap, pool)
-
-
 def deterministic_policy(encoder: Encoder, action_size: int, regularizing_rate: float = 0.0) -> nn.Module:
     """A policy of one action in [-1, 1] per state; the rate is the weight of the mean square of the tanh's inputs."""
     penalty = [ActivityPenalty(regularizing_rate)] if regularizing_rate else []
@@ -183,11 +148,25 @@ class QLearning(Estimator):
     eps: float = 1e-8
     q_func_type: str = "mean"
 
-    def _q_function(self, make_encoder: Any, n_actions: int = 1, pool: str = "mean") -> nn.Module:
-        return make_q_function(
-            self.q_func_type, make_encoder, n_actions, n_critics=self.n_critics, bootstrap=self.bootstrap,
-            share_encoder=self.share_encoder, pool=pool,
-        )  # fmt: skip
+    def _q_function(self, make_encoder: Callable[[], Encoder], n_actions: int = 1, pool: str = "mean") -> nn.Module:
+        """Make the Q-function, or an ensemble of several.
+
+        Args:
+            make_encoder: Makes an encoder of observations, or of pairs of observation and action.
+            n_actions: Number of actions; 1 for pairs.
+            pool: "mean" or "least": what counts as the value of all where a single number is asked for, such as by a
+                greedy choice. Targets are made of the least in any case.
+
+        Raises:
+            ValueError: On an unknown `q_func_type`.
+        """
+        check_choice("q_func_type", self.q_func_type, Q_FUNC_TYPES)
+        check_counts(n_critics=self.n_critics)
+        make, shared = Q_FUNC_TYPES[self.q_func_type], make_encoder() if self.share_encoder else None
+        members = [make(shared or make_encoder(), n_actions) for _ in range(self.n_critics)]
+        if n_actions > 1 and self.n_critics == 1 and not self.bootstrap:
+            return members[0]
+        return q_functions.QFunctionEnsemble(members, self.bootstrap, pool)
 
 
 class ActorCritic(QLearning):

@@ -10,7 +10,7 @@ from gymnasium.spaces import Box
 
 from pfrl_like.algos.fitting import spaces
 from pfrl_like.algos.fitting.epochs import OnlineUpdates, RunLog, is_overridden, shown, warn_of_hooks
-from pfrl_like.algos.fitting.fitting import Training, none_of, state_metrics
+from pfrl_like.algos.fitting.fitting import Training, state_metrics
 from pfrl_like.algos.fitting.minibatches import drawn_data
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
@@ -284,7 +284,7 @@ class OnlineFitting:
 def train_online(
     training: Training, source: Any, updates: OnlineUpdates, eval_env: Any, eval_epsilon: float, eval_interval: int = 1
 ) -> None:
-    """Train an estimator or `FQE` while its data are collected.
+    """Train an estimator while its data are collected.
 
     Args:
         training: The training: its algorithm, epochs and log.
@@ -297,7 +297,7 @@ def train_online(
     evaluate = None if eval_env is None else evaluate_on_environment(eval_env, epsilon=eval_epsilon)
     training.algo.eval_results_ = {} if evaluate is None else {"evaluation": []}
     clock = Clock(training.n_steps)
-    with training.log(training.n_steps_per_epoch) as log, shown(clock, training.show_progress) as bar:
+    with RunLog(training, training.n_steps_per_epoch) as log, shown(clock, training.show_progress) as bar:
         log.params(training.algo._json_params())
         epochs = OnlineEpochs(training, log, updates, evaluate, eval_interval)
         run(source, clock, [updates, *bar, epochs])
@@ -341,9 +341,9 @@ class OnlineEpochs:
         done = self.epoch - training.first
         if (done + 1) % training.save_interval == 0:
             self.log.save(algo, self.epoch, clock.t)
-        losses = self._losses() if training.interval is None else none_of(algo.loss_names)
+        losses = self._losses() if training.interval is None else dict.fromkeys(algo.loss_names)
         metrics = {**losses, **state_metrics(algo), "rollout_return": float(np.mean(returns)) if returns else None}
-        metrics |= none_of(algo.eval_results_)
+        metrics |= dict.fromkeys(algo.eval_results_)
         if self.evaluate is not None and not done % self.eval_interval:
             metrics["evaluation"] = score = self.evaluate(algo)
             algo.eval_results_["evaluation"].append(score)
@@ -357,7 +357,7 @@ class OnlineEpochs:
         source, logged = self.updates.source, self._logged
         self._logged = len(source)
         new = self._logged - logged
-        return source.metrics(new) if new else none_of(self.training.algo.loss_names)
+        return source.metrics(new) if new else dict.fromkeys(self.training.algo.loss_names)
 
 
 def build_for_env(algo: Any, env: Any) -> None:

@@ -70,10 +70,17 @@ def params_from_json(fname: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
-    """The hyperparameters, checked to have the shapes of observations and actions."""
+    """The hyperparameters, checked to have the shapes of observations and actions.
+
+    Older files of an `FQE` have them under other names: the class as "class", and its configuration as "config".
+    """
     if not params.keys() >= _TOLD:
         raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
-    return params
+    if "class" not in params:
+        return params
+    with told_by(path):
+        told = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
+        return told | {"scaler": told["observation_scaler"]}
 
 
 def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -184,7 +191,7 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
             given[name] = make_scaler(given[name], column)
     if given.get("augmentation"):
         given["augmentation"] = AugmentationPipeline(given["augmentation"])
-    made = kind(**given)
+    made = kind._made(given)
     if params["observation_shape"] is not None:
         made.create_impl(params["observation_shape"], params["action_size"])
     return made
@@ -236,12 +243,16 @@ class Saving:
                     take_scalers(self, saved)
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
-                self.impl.load_state_dict(state)
-            except CheckpointError as error:  # names the part, but not the file
+                self._load(state)
+            except _CANNOT_BE as error:  # names the part, but not the file
                 raise CheckpointError(fname, f"does not fit: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
+
+    def _load(self: Any, state: Mapping[str, Any]) -> None:
+        """Load the state that `save_model` wrote into the agent."""
+        self.impl.load_state_dict(state)
 
     def save_policy(self: Any, fname: str | os.PathLike[str], as_onnx: bool = False) -> None:
         """Export the greedy policy to a file that runs without this library; its input is called `input_0`.
@@ -287,7 +298,12 @@ class Saving:
         Raises:
             CheckpointError: If the file is damaged, or of another algorithm.
         """
-        return cls._of_params(fname, params_from_json(fname), use_gpu)
+        return cls._of_params(fname, params_from_json(fname), Device.of(use_gpu))
+
+    @classmethod
+    def _made(cls, given: dict[str, Any]) -> Any:
+        """Make an estimator with the given hyperparameters."""
+        return cls(**given)
 
     @classmethod
     def _of_params(cls, fname: Any, params: dict[str, Any], use_gpu: Any) -> Self:
@@ -297,7 +313,7 @@ class Saving:
             unknown = f"{cls.__name__}{' or of a class that is imported' if kind is None else ''}"
             raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {unknown}")
         with told_by(fname):
-            return cast(Self, made_of(kind, {**params, "use_gpu": Device.of(use_gpu)}))
+            return cast(Self, made_of(kind, {**params, "use_gpu": use_gpu}))
 
     # Copying from another estimator
 
@@ -360,24 +376,6 @@ class Saving:
     def reset_optimizer_states(self: Any) -> None:
         """Reset the states of all optimisers."""
         reset_optimizers(self._agent)
-
-
-def loaded_estimator(fname: Any, state: Mapping[str, Any], params: dict[str, Any], use_gpu: Any) -> Any:
-    """Make the estimator of any class whose state and hyperparameters `read_model` has read, with its parameters.
-
-    Args:
-        fname: The file, for errors.
-        state: The agent's state.
-        params: The hyperparameters.
-        use_gpu: True or the number of a GPU, or a `pfrl_like.gpu.Device`; False for the CPU.
-
-    Raises:
-        CheckpointError: If state and hyperparameters do not fit together, or the agent was an `impl` of the user, which
-            hyperparameters cannot make again.
-    """
-    made = ESTIMATORS["Estimator"]._of_params(fname, params, use_gpu)
-    made._take(fname, state, params)
-    return made
 
 
 def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, SupportsIndex
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from pfrl_like.batch import Batch
 from pfrl_like.columns import as_array
@@ -19,11 +18,9 @@ from pfrl_like.columns.leaves import describe
 from pfrl_like.dataset.transition import stacked_shape
 from pfrl_like.env import as_gymnasium
 from pfrl_like.errors import NotFittedError
-from pfrl_like.learning.model_outputs import allowed
 from pfrl_like.preprocessing import MinMaxActionScaler, Scaler, make_scaler
 from pfrl_like.utils.checks import check_finite
-from pfrl_like.utils.contexts import evaluating_readers
-from pfrl_like.utils.env_values import action_size_of, mask_keyword, space_kind
+from pfrl_like.utils.env_values import action_size_of, space_kind
 
 
 def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
@@ -249,51 +246,6 @@ class Spaces:
         check_built_for(self, self.observation_shape_, self.action_size_, observation_shape, action_size)
 
 
-Array = NDArray[Any]
-
-
-def greedy(agent: Any, obs: Array, action_mask: Any, discrete_action: bool, action_size: int | None) -> Array:
-    """Greedy actions of an agent; n may be 0.
-
-    Args:
-        agent: The agent.
-        obs: Observations, [n, ...].
-        action_mask: True where a discrete action is allowed, [n, n_actions] or [n_actions]; None allows all.
-        discrete_action: Whether actions are discrete.
-        action_size: Size of a continuous action, or number of discrete actions; None if it is not known.
-
-    Returns:
-        Actions, [n, action_size], or [n] if discrete.
-
-    Raises:
-        ValueError: If the mask has another shape.
-        TypeError: On a mask of continuous actions.
-    """
-    if not len(obs) and action_size is not None:
-        return np.zeros(0, np.int64) if discrete_action else np.zeros((0, action_size), np.float32)
-    with agent.eval_mode():
-        return np.asarray(agent.batch_act(obs, **mask_keyword(action_mask)))
-
-
-def sampled(policy: nn.Module, obs: Any, action_mask: Any = None) -> Tensor:
-    """Samples of a policy.
-
-    Args:
-        policy: Module from features to distributions of actions.
-        obs: Features, [N, ...].
-        action_mask: True where a discrete action is allowed, [N, n_actions] or [n_actions]; None allows all.
-
-    Returns:
-        Actions, [N, ...].
-
-    Raises:
-        TypeError: On a mask of continuous actions.
-    """
-    with torch.no_grad(), evaluating_readers(policy):
-        drawn: Tensor = allowed(policy(obs), action_mask).sample()
-    return drawn
-
-
 #: Hyperparameters that are scalers, each with the column of data that it scales.
 SCALERS = {"scaler": "observations", "action_scaler": "actions", "reward_scaler": "rewards"}
 
@@ -355,8 +307,8 @@ def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
     """
     for name, scaler in made.items():
         if scaler is not None and not scaler.fitted:
-            given = algo.get_params(deep=False)[name]
-            raise NotFittedError(f"{name} is {given!r}, which is not fitted: fit does it, or fit_scaler")
+            given, told = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
+            raise NotFittedError(f"{told} is {given!r}, which is not fitted: fit does it, or fit_scaler")
     for name, scaler in made.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 

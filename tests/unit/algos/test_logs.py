@@ -11,8 +11,9 @@ from estimator_parts import make, vectors
 
 from pfrl_like import algos
 from pfrl_like.algos.fitting.epochs import RunLog
+from pfrl_like.algos.fitting.fitting import Training
 from pfrl_like.dataset import MDPDataset
-from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter
+from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter, NoopAdapterFactory
 from pfrl_like.metrics import td_error_scorer
 
 SILENT: dict[str, Any] = {"verbose": False, "show_progress": False}
@@ -192,8 +193,14 @@ def test_secret_parameters_reach_neither_console_nor_file_nor_adapter(
 
     params = {"tracking_uri": "https://me:pw@host", "gamma": 0.9}
     masked = {"tracking_uri": "https://********@host", "gamma": 0.9}
-    for adapter in (None, lambda name: Adapter()):
-        with RunLog("run", with_timestamp=False, logdir=str(tmp_path), tensorboard=False, adapter=adapter) as log:
+
+    class Factory(NoopAdapterFactory):
+        def create(self, algo: Any, experiment_name: str, n_steps_per_epoch: int) -> Any:
+            return Adapter()
+
+    options: dict[str, Any] = {"with_timestamp": False, "logdir": str(tmp_path), "tensorboard": False}
+    for factory in (None, Factory()):
+        with RunLog(Training(make("DQN"), "run", 1, 1, 1, False, None, logger_adapter=factory, **options), 1) as log:
             log.params(params)
     assert json.loads((tmp_path / "run" / "params.json").read_text()) == masked == given[0]
     assert "me:pw" not in capsys.readouterr().out

@@ -20,7 +20,7 @@ from pfrl_like.replay_buffers import ReplayBuffer
 GAMMA, N = 0.5, 400
 TRUTH = 0.8 * (1 + GAMMA)
 SETTINGS = ope.Bootstrap(n_resamples=200, rng=np.random.default_rng(0))
-SMALL = ope.FQEConfig(gamma=GAMMA, learning_rate=0.01, batch_size=64, target_update_interval=25,
+SMALL = ope.FQEConfig(gamma=GAMMA, learning_rate=0.02, batch_size=32, target_update_interval=20,
                       encoder_params={"hidden_units": (16,)})  # fmt: skip
 
 
@@ -63,9 +63,12 @@ def model_of(algo: Any, data: Any = None, modes: bool = True) -> Any:
 ALL = ("fqe", "is", "wis", "pdis", "wpdis", "dr", "wdr", "magic")
 
 
-@pytest.mark.parametrize("behavior", [CHANCE, of_probability(0.5), None], ids=["recorded", "policy", "fitted"])
+@pytest.mark.parametrize(
+    "behavior", [pytest.param(CHANCE, marks=pytest.mark.slow), of_probability(0.5), None],
+    ids=["recorded", "policy", "fitted"],
+)  # fmt: skip
 def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> None:
-    found = evaluated(behavior=behavior, deterministic=False, n_steps=400)
+    found = evaluated(behavior=behavior, deterministic=False, n_steps=150)
     assert tuple(found) == ALL
     for name, each in found.items():
         assert abs(each.value - TRUTH) < 0.05 + (0.05 if name == "fqe" else 4 * each.standard_error), name
@@ -85,15 +88,19 @@ def test_modes_of_a_discrete_policy_are_probabilities_too() -> None:
     algo = algos.DiscreteBC()
     algo.create_impl((2,), 2)
     algo.impl.policy = of_probability(0.9)
-    found = evaluated(algo, behavior=CHANCE, n_steps=400)
+    found = evaluated(algo, behavior=CHANCE, n_steps=150)
     # It always takes action 1; a quarter of the episodes do.
     assert found["wis"].value == pytest.approx(1 + GAMMA) and found["fqe"].value == pytest.approx(1 + GAMMA, abs=0.1)
     assert found["wis"].effective_sample_size == (recorded().actions.reshape(N, 3)[:, :2].sum(1) == 2).sum()
 
 
-def test_densities_weigh_the_samples_of_a_continuous_policy() -> None:
+@pytest.mark.parametrize(
+    ("fits", "n_steps"), [(False, 150), pytest.param(True, 600, marks=pytest.mark.slow)], ids=["policy", "fitted"]
+)
+def test_densities_weigh_the_samples_of_a_continuous_policy(fits: bool, n_steps: int) -> None:
     target = nn.Sequential(Constant(0.5), GaussianHeadWithFixedCovariance(0.8))
-    found = evaluated(target, recorded(False), deterministic=False, n_steps=600)
+    behavior = None if fits else nn.Sequential(Constant(0.0), GaussianHeadWithFixedCovariance(1.0))
+    found = evaluated(target, recorded(False), deterministic=False, n_steps=n_steps, behavior=behavior)
     for name in ALL:  # the reward is minus the variance of the policy
         assert found[name].value == pytest.approx(-0.64 * (1 + GAMMA), abs=0.25), name
 
@@ -257,8 +264,8 @@ def test_a_model_of_another_policy_is_refused() -> None:
     with pytest.raises(ValueError, match="fqe evaluates modes of the policy, and deterministic=False"):
         evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
-    fqe.fit(data, 400, 400, logger_adapter=NoopAdapterFactory(), show_progress=False)
-    for given in ({"deterministic": False, "fqe": fqe}, {"fqe": fqe}, {"n_steps": 400}):
+    fqe.fit(data, 150, logger_adapter=NoopAdapterFactory(), show_progress=False)
+    for given in ({"fqe": fqe}, {"n_steps": 150}):
         found = evaluated(policy, behavior=CHANCE, **given)  # a policy alone gives samples
         for name in ("fqe", "dr", "wdr"):
             assert found[name].value == pytest.approx(TRUTH, abs=0.1), name

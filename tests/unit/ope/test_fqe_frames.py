@@ -66,10 +66,10 @@ def test_what_is_learnt_are_the_values_of_stacks() -> None:
     rewards[::10] = 0.0
     data = MDPDataset.from_arrays(frames, rng.integers(0, 3, 200), rewards, terminals, discrete_action=True)
     config = ope.FQEConfig(
-        batch_size=32, gamma=0.0, learning_rate=3e-3, encoder_params=SMALL_FILTERS, observation_scaler="pixel"
+        batch_size=32, gamma=0.0, learning_rate=1e-2, encoder_params=SMALL_FILTERS, observation_scaler="pixel"
     )
     fqe = ope.DiscreteFQE(estimator(), config)
-    fqe.fit(data, 300, **QUIET)
+    fqe.fit(data, 100, **QUIET)
     batch = data.sample(100, N_FRAMES)
     error = fqe.predict_value(batch.observations, batch.actions) - batch.next_rewards[:, 0]
     assert np.abs(error).mean() < 0.15  # 0.5 without knowing the frame before

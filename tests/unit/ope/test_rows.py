@@ -103,5 +103,5 @@ def test_observations_larger_than_memory_are_gathered_part_by_part(
     assert max(gathered) == max(policy.asked) == PART
     looked_at_first = 3  # observations that are looked at before, one each
     assert sum(gathered) <= len(Selection(data)) + looked_at_first
-    asked_first = 2  # how many actions it has, and of which kind they are
+    asked_first = 1  # how many actions it has, and of which kind they are
     assert sum(policy.asked) == len(Selection(data)) + asked_first
