@@ -128,7 +128,7 @@ def test_demonstrations_can_be_loaded_again(agent, tmp_path, extent, n):
     collect_demonstrations(agent, Counting(3), *extent, tmp_path)
     loaded = ReplayBuffer()
     loaded.load(tmp_path / "demonstrations.replay")
-    assert len(loaded) == n and not agent.observed and len(agent._evaluated) == n
+    assert len(loaded) == n and not agent.observed and len(agent.evaluated) == n
 
 
 def test_demonstrations_keep_masks_even_of_an_agent_that_takes_none(tmp_path):

@@ -97,7 +97,7 @@ def live(function, folder, capsys, caplog, **changes):
     rows = list(csv.reader(scores.open(), delimiter="\t")) if scores.exists() else []
     return {
         "steps": agent.observed,
-        "evaluated": agent._evaluated,
+        "evaluated": agent.evaluated,
         "t": agent.t,
         "saved": [Path(name).name for name in agent.saved],
         "files": sorted(path.name.split(".")[0] for path in outdir.glob("*")),

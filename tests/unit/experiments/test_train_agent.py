@@ -293,7 +293,7 @@ def test_evaluation_refuses_what_training_refuses(agent, tmp_path, make, spoil, 
 
 def test_agent_hears_that_the_last_step_of_an_evaluation_is_the_last(agent):
     run_evaluation_episodes(Counting(2), agent, 3, None)
-    assert [row[2:] for row in agent._evaluated] == [(False, False), (True, False), (False, True)]
+    assert [row[2:] for row in agent.evaluated] == [(False, False), (True, False), (False, True)]
 
 
 def test_masks_reach_an_agent_if_there_are_some_and_may_change_in_place(agent, tmp_path):

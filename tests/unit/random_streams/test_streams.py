@@ -125,7 +125,7 @@ def test_what_does_not_fit_is_named_and_what_fits_is_restored() -> None:
         with pytest.raises(ValueError, match=reason):
             Streams.of(parts, with_global=False).restore(plain)
         assert other.random() == expected
-    with pytest.raises(ValueError, match="random streams are a list"):
+    with pytest.raises(ValueError, match="random streams are list"):
         Streams.of(parts).restore([])  # type: ignore[arg-type]
 
 
