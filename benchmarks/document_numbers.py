@@ -1,6 +1,7 @@
 """Computes the numbers of the documents from the results, and prints what differs.
 
-    python benchmarks/document_numbers.py
+    python benchmarks/document_numbers.py           # what differs
+    python benchmarks/document_numbers.py --write   # writes the rows of scores and the figures in sentences anew
 
 The documents are the README, the guide, this folder's README and that of the examples. A row with a number is one that
 a script prints of the results, or its table is among `UNMEASURED`. Sentences with numbers of the results or of the code
@@ -11,9 +12,11 @@ import contextlib
 import functools
 import inspect
 import io
+import itertools
 import json
 import re
 import statistics
+import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -336,5 +339,46 @@ def differences(documents: dict[str, str]) -> list[str]:
     return found
 
 
+def with_rows(page: str, text: str, measured: dict[str, list[str]]) -> str:
+    """The text with today's rows of the tables of scores; a row is known by its first two cells."""
+    for titles, rows in tables(text):
+        if titles in [*measured][:2]:
+            today = {tuple(row.split(" | ")[:2]): row for row in measured[titles]}
+            shown = [tuple(row.split(" | ")[:2]) for row in rows] if page == "README.md" else [*today]
+            text = text.replace("\n".join(rows), "\n".join(today[key] for key in shown))
+    return text
+
+
+def with_figures(sentence: str, text: str, known: dict[str, Any]) -> str:
+    """The text with today's figures in a sentence of `SENTENCES`, wherever its lines end."""
+    pattern, today = "", []
+    for words, name, spec, _ in string.Formatter().parse(sentence):
+        pattern += "(" + r"\s+".join(map(re.escape, re.split(r"\s+", words))) + ")"
+        if name is not None:
+            pattern += r"(?<![\w.,])-?\d(?:[\d.,]*\d)?(?: \[[^\]]*\])?"  # a number, and the interval of a ratio
+            today.append(f"{{{name}:{spec}}}".format(**known))
+
+    def renewed(found: re.Match[str]) -> str:
+        return "".join(itertools.chain(*itertools.zip_longest(found.groups(), today, fillvalue="")))
+
+    return re.sub(pattern, renewed, text, count=1)
+
+
+def write() -> None:
+    """Write the rows of scores and the figures in sentences anew."""
+    measured = measured_tables()
+    score_rows, offline_rows, *_ = measured.values()
+    known = values(score_rows, offline_rows)
+    for page in pages():
+        before = (ROOT / page).read_text(encoding="utf-8")
+        text = with_rows(page, before, measured)
+        for sentence in SENTENCES.get(page, []):
+            text = with_figures(sentence, text, known)
+        if text != before:
+            (ROOT / page).write_text(text, encoding="utf-8")
+
+
 if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write()
     sys.exit("\n".join(differences(pages())) or None)

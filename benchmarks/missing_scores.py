@@ -48,6 +48,8 @@ INSTALL = ("-c", "constraints.txt", "torch==2.13.0", "-e", ".[dev]", "minatar")
 SECONDS_BETWEEN_CHECKPOINTS = 60.0
 #: Seconds that a training gets to save after SIGTERM, and after which what it has taken is written down.
 PATIENCE, HEARTBEAT = 120.0, 30.0
+#: That show scores, seen from the folder of the results.
+DOCUMENTS = ("../../README.md", "../README.md")
 #: Of a process that somebody has ended.
 ENDED = (*(-each for each in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL)), 128 + signal.SIGTERM)
 
@@ -338,13 +340,20 @@ def train(item: Item, place: Place, lock: int, is_over: Callable[[], bool]) -> d
 
 
 def append_line(line: dict[str, Any], path: Path, message: str, commits: bool) -> None:
-    """Append a line to the results, and commit it, and nothing else, if asked."""
+    """Append a line to the results, and commit it with the documents that show it, if asked.
+
+    Documents that somebody is changing are left as they are.
+    """
     with path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     for _ in range(20 if commits else 0):
         try:
-            git(path.parent, "add", "--", path.name)
-            git(path.parent, "commit", "-q", "-m", message, "--", path.name)
+            ours = path.parent == scores.RESULTS.parent
+            shown = DOCUMENTS if ours and not git(path.parent, "status", "--porcelain", "--", *DOCUMENTS) else ()
+            if shown:
+                subprocess.run([sys.executable, ROOT / "benchmarks" / "document_numbers.py", "--write"], check=False)
+            git(path.parent, "add", "--", path.name, *shown)
+            git(path.parent, "commit", "-q", "-m", message, "--", path.name, *shown)
             return
         except subprocess.CalledProcessError as error:  # another git may be at work
             failure = error.stderr
