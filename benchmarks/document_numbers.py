@@ -61,6 +61,9 @@ SENTENCES = {
         "`replay_start_size` ({replay_start_size:,}) and `target_update_interval` ({target_update_interval:,})",
         "in {below} of all {score_rows} a seed is below the bar or failed",
     ],
+    "docs/guide/agents.md": [
+        "After {plain[2]} steps the mean score of {plain[3]} seeds is {plain[4]}, the lowest {plain[5]};",
+    ],
     "docs/guide/export.md": [
         "for {export_inputs:,} observations",
     ],
@@ -219,7 +222,10 @@ def of_scores(rows: list[str]) -> dict[str, Any]:
     lines = [line for line in lines_of("scores") if (line["task"], line["agent"]) == ("hopper", "TD3")]
     hopper = [line["score"] for line in lines if line["settings"] != scores.fingerprint("hopper", "TD3")]
     below = ["failed" in seeds or int(reached.split()[0]) < int(seeds.split()[0]) for *_, seeds, _, _, reached in cells]
-    return {"below": sum(below), "score_rows": len(rows), "hopper_n": len(hopper), "hopper": ends(hopper)}
+    return {
+        "below": sum(below), "score_rows": len(rows), "hopper_n": len(hopper), "hopper": ends(hopper),
+        "plain": next(row for row in cells if row[:2] == ["| cartpole", "DQN"]),
+    }  # fmt: skip
 
 
 def of_offline_scores(rows: list[str]) -> dict[str, Any]:
