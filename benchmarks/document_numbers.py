@@ -69,6 +69,8 @@ SENTENCES = {
     ],
     "docs/guide/off-policy-evaluation.md": [
         "for {ope_steps:,} updates",
+        "`target_update_interval` ({fqe_interval}) updates",
+        "`n_steps` / {fqe_interval} steps",
         "fewer than {few_episodes:.0f} effective episodes",
     ],
     "docs/guide/processes.md": [
@@ -190,6 +192,7 @@ def of_code() -> dict[str, Any]:
     return {
         **{name: default(agents.DQN, name) for name in ("replay_start_size", "target_update_interval")},
         "ope_steps": default(ope.evaluate_offline, "n_steps"),
+        "fqe_interval": default(ope.FQEConfig, "target_update_interval"),
         "step_timeout": default(envs.MultiprocessVectorEnv, "step_timeout"),
         "export_inputs": N_INPUTS, "few_episodes": FEW_EPISODES, "shortest_secret": secrets._SHORTEST,
         "check_interval": CHECK_INTERVAL,
