@@ -62,32 +62,34 @@ class A2C(OnPolicyAgent):
     rollout ends with a terminal step, the last row of `states` repeats the one before.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
         gamma: Discount factor per step.
         num_processes: Number of environments. An update follows every `update_steps * num_processes` steps of all
             environments together.
-        gpu: CUDA device index; None or negative means the CPU.
+        gpu: CUDA device index. None or a negative index means the CPU.
         update_steps: Steps of each environment between updates.
-        phi: Feature extractor applied to each observation once, when it is acted on.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
         pi_loss_coef: Weight of the loss of the policy.
         v_loss_coef: Weight of the loss of the values.
         entropy_coeff: Weight of the entropy bonus.
         use_gae: Use generalised advantage estimates with lambda = `tau`; otherwise lambda is 1.
         tau: Lambda of the generalised advantage estimates.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        average_actor_loss_decay: Decay of the running mean of the policy's loss, which is a statistic only.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        device: Device as text or `torch.device`, instead of `gpu`.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        logger: Logger of refused updates.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        average_actor_loss_decay: Decay of the running mean of the policy's loss. The mean is only reported as a
+            statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")

@@ -57,9 +57,10 @@ class A3C(AsyncActorCritic, AsyncAgent):
     """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         beta: Weight of the entropy in the loss.
         process_idx: Number of the process; the runner sets it.
@@ -71,18 +72,18 @@ class A3C(AsyncActorCritic, AsyncAgent):
         normalize_grad_by_t_max: Divide the loss by the number of steps.
         use_average_reward: Learn from rewards minus their running mean, for tasks without end in which the reward per
             step is maximised (Sutton and Barto 2018, section 10.3). `average_reward` is the mean of this process.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         average_reward_tau: Step size of the mean reward: it moves by this fraction of each advantage.
-        logger: Logger of refused updates.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_reward",)

@@ -40,8 +40,8 @@ class ACER(AsyncActorCritic, AsyncAgent):
     Args:
         model: Module from observations to a distribution of actions, an `ActionValue` and the value of the state:
             `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or a module with one of them as its last layer.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         replay_buffer: An episodic replay buffer; None for no replay.
         beta: Weight of the entropy in the loss.
@@ -56,21 +56,21 @@ class ACER(AsyncActorCritic, AsyncAgent):
         n_times_replay: Updates from replay after `t_max` steps.
         replay_start_size: No replay while the buffer holds fewer transitions of finished episodes.
         normalize_loss_by_steps: Divide the loss by the number of steps.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from the model's recurrent
-            states, which are stored every `t_max` steps; the average model starts from the same states.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from the model's
+            recurrent states, which are stored every `t_max` steps; the average model starts from the same states.
         use_Q_opc: Take the advantages of the policy from Q_opc, which has no importance weights, as the paper advises
             for continuous actions.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        average_kl_decay: Decay of the running mean of the divergence from the average policy, which is a statistic
-            only.
-        logger: Logger of refused updates.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        average_kl_decay: Decay of the running mean of the divergence from the average policy. The mean is only reported
+            as a statistic.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     average_value: float

@@ -117,42 +117,44 @@ class PPO(OnPolicyAgent):
     """Proximal Policy Optimisation agent.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
-        gpu: CUDA device index; None or negative means the CPU.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
+        gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
-        phi: Feature extractor applied to each observation once, when it is acted on.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
         value_func_coef: Weight of the loss of the values.
         entropy_coef: Weight of the entropy bonus.
-        update_interval: Steps to collect between updates, of all environments together.
+        update_interval: Number of steps between updates, summed over all environments.
         minibatch_size: Steps per minibatch; above `update_interval`, which is warned of, it holds steps several times.
         epochs: Number of times that an update learns from each step.
         clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
         clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
-        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        value_stats_window: Number of values whose mean is reported.
-        entropy_stats_window: Number of entropies whose mean is reported.
+        standardize_advantages: True to standardise the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        max_recurrent_sequence_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole
+            episodes.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        value_stats_window: Number of recent values to average for the statistics.
+        entropy_stats_window: Number of recent entropies to average for the statistics.
         value_loss_stats_window: Number of losses of the values, one for each minibatch, whose mean is reported.
         policy_loss_stats_window: Number of losses of the policy, one for each minibatch, whose mean is reported.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        device: Device as a string or `torch.device`, instead of `gpu`.
         target_kl: End an update after the first epoch whose minibatches differ on average by more than this, in nats,
             from the policy that acted; None for no such limit.
         compile: Compile the work on a minibatch (Adam, AdamW, RMSprop or SGD; not recurrent). The second minibatch
             compiles, in about half a minute, and says so in the log (level INFO). A change of the coefficients or
             bounds compiles again.
-        logger: Logger of refused updates.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")

@@ -48,25 +48,26 @@ class REINFORCE(OnPolicyAgent):
     Args:
         model: Module from observations to a distribution of actions.
         optimizer: Optimiser of the model's parameters.
-        gpu: CUDA device index; None or negative means the CPU.
+        gpu: CUDA device index. None or a negative index means the CPU.
         beta: Weight of the entropy bonus.
-        phi: Feature extractor applied to each observation once, when it is acted on.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
         batchsize: Episodes per update.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
         backward_separately: Backpropagate through one episode at a time, which needs the memory of only one. The
             gradients are the same up to rounding.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on whole episodes.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of the first episode that is discarded, and of refused updates.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the model on whole episodes. The model must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger of the first episode that is discarded and for rejected updates (non-finite loss or gradient).
+        device: Device as a string or `torch.device`, instead of `gpu`.
         learn_from_truncated: Learn from truncated episodes as if they had ended there, for tasks whose time limit is
             part of the task.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_entropy",)

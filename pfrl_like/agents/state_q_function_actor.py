@@ -20,15 +20,15 @@ class StateQFunctionActor(Actor, metaclass=HookType):
     Args:
         pipe: Connection to the learner; see `Actor`.
         model: Module from observations to an `ActionValue`. It is used as it is, on the CPU.
-        explorer: Chooses the action in training.
+        explorer: Explorer that selects the training action.
         phi: Feature extractor applied to each observation; raw observations are sent.
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`.
+        recurrent: True if the Q-function has the interface of `pfrl_like.nn.Recurrent`.
         logger: Logs an error if the other end of the pipe goes away.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         episodic_update_len: Steps of an episode between recurrent states that are sent; None for only the first.
 
     Raises:
-        TypeError: If the parts do not fit together.
+        TypeError: If the arguments do not fit together.
     """
 
     def __init__(

@@ -89,37 +89,40 @@ class TRPO(OnPolicyAgent):
         policy: Module from observations to distributions of actions, twice differentiable.
         vf: Module from observations to values [B, 1], which shares no parameter with the policy.
         vf_optimizer: Optimiser of the parameters of `vf`.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
-        gpu: CUDA device index; None or negative means the CPU.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
+        gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
-        phi: Feature extractor applied to each observation once, when it is acted on.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
         entropy_coef: Weight of the entropy bonus.
-        update_interval: Steps to collect between updates, of all environments together.
+        update_interval: Number of steps between updates, summed over all environments.
         max_kl: Largest divergence by which the policy moves in an update, in nats, mean over the steps.
         vf_epochs: Number of times that the values learn from each step in an update.
         vf_batch_size: Steps per minibatch of the values.
-        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: Policy and values have the interface of `pfrl_like.nn.Recurrent`, and are trained on sequences.
-        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
+        standardize_advantages: True to standardise the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the policy and the value function on sequences. Both must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_recurrent_sequence_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole
+            episodes.
         line_search_max_backtrack: Number of times that a step is halved before it is given up.
         conjugate_gradient_max_iter: Largest number of iterations of the conjugate gradient.
         conjugate_gradient_damping: Number added to the diagonal of the Fisher matrix.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
         max_grad_norm: Largest L2 norm of the gradient of the values' loss; None for no clipping.
-        value_stats_window: Number of values whose mean is reported.
-        entropy_stats_window: Number of entropies whose mean is reported.
+        value_stats_window: Number of recent values to average for the statistics.
+        entropy_stats_window: Number of recent entropies to average for the statistics.
         kl_stats_window: Number of divergences, of updates that were made, whose mean is reported.
         policy_step_size_stats_window: Number of step sizes whose mean is reported, each the share of the full step that
             was taken, 0 if the step was given up.
-        logger: Logger of each trial of the line search (level INFO), and of refused updates.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        logger: Logger of each trial of the line search (level INFO) and for rejected updates (non-finite loss or
+            gradient).
+        device: Device as a string or `torch.device`, instead of `gpu`.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")

@@ -82,47 +82,49 @@ class AWR(OffPolicyActorCritic):
     agent requests them from runners and from the replay buffer.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+        policy: Module from observations to distributions of actions with densities, for example one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
         v_func: Value function: module from observations to numbers [N, 1].
         policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
         v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         lam: lambda of the returns, in [0, 1].
         beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
-        max_weight: Largest weight, positive.
+        max_weight: Maximum weight, positive.
         standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
             authors' code, so that `beta` does not depend on the scale of rewards.
         n_critic_updates: Steps of the value function for each update.
         n_actor_updates: Steps of the policy for each update.
         batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
-        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be
-            None if `recurrent`: `episodic_update_len` limits the returns then.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
-            state is stored; the value function's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Has to
+            be None if `recurrent`: `episodic_update_len` limits the returns then.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; the value function may be recurrent as well. The
+            replay buffer stores only the policy's recurrent state. The value function starts each sequence from its
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     action_kind = ("box", "continuous", "DiscreteAWR")
@@ -276,47 +278,49 @@ class DiscreteAWR(AWR):
     """Advantage-Weighted Regression of discrete actions; forbidden actions are left out.
 
     Args:
-        policy: Module from observations to categorical distributions, such as one that ends in a
+        policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
         v_func: Value function: module from observations to numbers [N, 1].
         policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
         v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         lam: lambda of the returns, in [0, 1].
         beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
-        max_weight: Largest weight, positive.
+        max_weight: Maximum weight, positive.
         standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
             authors' code, so that `beta` does not depend on the scale of rewards.
         n_critic_updates: Steps of the value function for each update.
         n_actor_updates: Steps of the policy for each update.
         batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
-        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be None
-            if `recurrent`: `episodic_update_len` limits the returns then.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
-            state is stored; the value function's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Has to
+            be None if `recurrent`: `episodic_update_len` limits the returns then.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; the value function may be recurrent as well. The
+            replay buffer stores only the policy's recurrent state. The value function starts each sequence from its
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical

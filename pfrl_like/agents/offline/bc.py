@@ -83,27 +83,29 @@ class BC(OffPolicyActorCritic):
         policy: Module from observations to distributions of actions. A policy that ends in a `DeterministicHead`
             minimises the squared error; others maximise the likelihood.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train the policy on sequences. The policy must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     action_kind = ("box", "continuous", "DiscreteBC")
@@ -153,31 +155,33 @@ class DiscreteBC(BC):
     """Behavioural cloning of discrete actions.
 
     Args:
-        policy: Module from observations to categorical distributions, such as one that ends in a
+        policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train the policy on sequences. The policy must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
         beta: Weight of the mean squared logits in the loss, at least 0.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical

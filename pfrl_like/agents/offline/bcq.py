@@ -115,49 +115,51 @@ class BCQ(OffPolicyActorCritic):
     Args:
         policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1], of the action's
             shape, such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         imitator: A `ConditionalVAE` of actions in [-1, 1].
         imitator_optimizer: Optimiser of the imitator.
-        lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
         n_action_samples: Candidates drawn in each state, for the targets and to act.
         action_flexibility: Factor of the perturbation, at least 0: how far actions may be perturbed.
         beta: Weight of the KL divergence in the imitator's loss, at least 0.
         rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
         act_deterministically: Without effect: every call draws new candidates.
         further_q_funcs: More critics; targets mix the least and the largest value of all, see `lam`.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no recurrent form: False.
-        episodic_update_len: There is no recurrent form: None.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
         ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _acting_attributes = ("_choice", "_policy_updates")
@@ -320,44 +322,47 @@ class DiscreteBCQ(DQN):
     There is no recurrent form.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
-            form.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
+            distributional subclasses.
         optimizer: Optimiser of the Q-function's parameters. It also holds those of the imitator: both losses are added,
             and both networks may share layers.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: There is no recurrent form: None.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: There is no recurrent form: False.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        burn_in: There is no recurrent form: 0.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
-        imitator: Module from observations to categorical distributions, such as one that ends in a
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: Must be False: the agent has no recurrent form.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        burn_in: Must be 0: the agent has no recurrent form.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+        imitator: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
         action_flexibility: Least probability of an action relative to the most probable one, in [0, 1]; 0 keeps all
             actions, 1 only the most probable one.
         beta: Weight of the imitator's mean squared logits, at least 0.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue

@@ -167,30 +167,31 @@ class DecisionTransformer(OffPolicyActorCritic):
     Args:
         policy: A `ReturnConditionedTransformer`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where sequences are sampled from; an episodic one.
+        replay_buffer: Episodic replay buffer that the sequences are sampled from.
         target_return: Return that the agent aims at in each episode.
         return_scale: Divisor of the returns that the network gets, positive.
         context_size: Last steps that the network sees; None for as many as it can.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: There is no other recurrent form: False.
         episodic_update_len: Not supported: None; `context_size` is the length of sequences.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        device: Device as a string or `torch.device`, instead of `gpu`.
         compile: Not supported: False.
         gamma: Not supported: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword, whose message names this class.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown, whose message names this class.
     """
 
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
@@ -379,30 +380,31 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         policy: A `ReturnConditionedTransformer`. It is made with `discrete=True` and a head that gives categorical
             distributions, such as a `SoftmaxCategoricalHead`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where sequences are sampled from; an episodic one.
+        replay_buffer: Episodic replay buffer that the sequences are sampled from.
         target_return: Return that the agent aims at in each episode.
         return_scale: Divisor of the returns that the network gets, positive.
         context_size: Last steps that the network sees; None for as many as it can.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
         recurrent: There is no other recurrent form: False.
         episodic_update_len: Not supported: None; `context_size` is the length of sequences.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        device: Device as a string or `torch.device`, instead of `gpu`.
         compile: Not supported: False.
         gamma: Not supported: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -51,38 +51,42 @@ class FittedQEvaluation(OffPolicyActorCritic):
         q_funcs: The critics, called as `q_func((obs, action))`; each gives numbers [N, 1], or an action value of one
             action, of any form.
         q_func_optimizers: Optimisers of the critics, one for each.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
-            several steps are those of the recorded actions, not of the policy's.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+            Returns over several steps are those of the recorded actions, not of the policy's.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
-            policy gets the same features.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
+            sampled action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations. The policy gets the same features.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
             False, of its samples.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
-            policy's state is stored; that of a critic is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
+            well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
@@ -161,38 +165,42 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         q_funcs: The critics, called as `q_func(obs)`; each gives a `DiscreteActionValue` of any form. Plain ones follow
             the mean over the policy's actions.
         q_func_optimizers: Optimisers of the critics, one for each.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
-            several steps are those of the recorded actions, not of the policy's.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+            Returns over several steps are those of the recorded actions, not of the policy's.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
-            policy gets the same features.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
+        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
+            sampled action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations. The policy gets the same features.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
         act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
             False, of its samples.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
-            policy's state is stored; that of a critic is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
+            well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
