@@ -18,7 +18,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class AL(DQN):
-    """DQN whose targets subtract a part of the action gap, so that the best action stands out from the others.
+    """DQN whose targets subtract `alpha` times the action gap. This lowers the values of actions that are not greedy.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -54,7 +54,7 @@ class AL(DQN):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        alpha: Weight of the advantage, in [0, 1); 0 is DQN.
+        alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
 
     Raises:
         ValueError: If `alpha` is not in [0, 1), or if another argument is outside its documented range. The message
@@ -105,8 +105,8 @@ def checked_alpha(alpha: float) -> float:
     """Return `alpha`, the weight of an advantage, if it is in [0, 1).
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If `alpha` is not in [0, 1).
     """
     if not (isinstance(alpha, numbers.Real) and 0 <= alpha < 1):
-        raise ValueError(f"alpha is {alpha!r}, expected a number from 0 to below 1")
+        raise ValueError(f"alpha is {alpha!r}, expected a number in [0, 1)")
     return alpha

@@ -8,9 +8,9 @@ from pfrl_like.functions.losses import categorical_projection, weighted_mean
 
 
 class CategoricalDQN(DQN):
-    """DQN with a Q-function that gives a `DistributionalDiscreteActionValue`.
+    """DQN with a Q-function that returns a `DistributionalDiscreteActionValue`.
 
-    The class adds to `DQN` only the check that the Q-function gives such action values.
+    Compared with `DQN`, the class only checks that the Q-function returns such action values.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a
@@ -50,8 +50,8 @@ class CategoricalDQN(DQN):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
-            seen when a run begins or at the first update.
+        TypeError: If the Q-function returns another type of action value. If the network does not declare its output
+            type, the error is raised when a run begins or at the first update.
     """
 
     value_type = DistributionalDiscreteActionValue
@@ -61,10 +61,10 @@ class CategoricalDQN(DQN):
 
 
 def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """Losses [B, n_atoms] summed over the atoms, with their "mean" or "sum" over the minibatch.
+    """Sum the losses [B, n_atoms] over the atoms, then take the "mean" or "sum" over the minibatch.
 
     Raises:
-        ValueError: If `batch_accumulator` is something else.
+        ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     return weighted_mean(eltwise_loss.sum(1), None, batch_accumulator)
 
@@ -75,7 +75,7 @@ def compute_weighted_value_loss(
     """`compute_value_loss` with importance weights, [B]; the mean divides by `batch_size`.
 
     Raises:
-        ValueError: If `batch_accumulator` is something else.
+        ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     loss = weighted_mean(eltwise_loss.sum(1), weights.to(eltwise_loss.device), batch_accumulator)
     return loss * (len(eltwise_loss) / batch_size) if batch_accumulator == "mean" else loss

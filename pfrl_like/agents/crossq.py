@@ -22,9 +22,9 @@ from pfrl_like.utils.recurrent import is_recurrent
 class CrossQ(SoftActorCritic):
     """Soft Actor-Critic without target networks, for critics with batch normalisation.
 
-    A critic evaluates present and next states and actions in one batch, so that it normalises both alike. While the
-    policy learns, the critics are in evaluation mode. In the paper, Adam has beta1 = 0.5, and the critics, such as
-    `FCBNSAQFunction`, have hidden layers of 2048 units.
+    A critic evaluates the current and the next states and actions in one batch, so that batch normalisation uses the
+    same statistics for both. The critics are in evaluation mode while the policy is updated. The paper uses Adam with
+    beta1 = 0.5 and critics with hidden layers of 2048 units, for example `FCBNSAQFunction`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -43,7 +43,7 @@ class CrossQ(SoftActorCritic):
         update_interval: Number of steps between updates.
         phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
             observations.
-        soft_update_tau: Not supported, since there are no target networks: None.
+        soft_update_tau: Must be None: CrossQ has no target networks.
         max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
             clipping.
         logger: Logger for rejected updates (non-finite loss or gradient).
@@ -62,7 +62,7 @@ class CrossQ(SoftActorCritic):
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy and the temperature.
         batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
-        recurrent: The policy is recurrent and trained on sequences; critics are not recurrent.
+        recurrent: True to train a recurrent policy on sequences; critics must not be recurrent.
         episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
         device: Device as a string or `torch.device`, instead of `gpu`.
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
@@ -72,8 +72,8 @@ class CrossQ(SoftActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the parts do not fit together, or on an
-            unknown keyword.
+        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the arguments do not fit together, or if
+            a keyword is unknown.
     """
 
     _targets = NO_TARGETS
@@ -116,18 +116,18 @@ class CrossQ(SoftActorCritic):
         compile: bool = False,
     ) -> None:
         if soft_update_tau is not None:
-            raise TypeError("CrossQ got soft_update_tau, but it has no target networks that could move: leave it out")
-        del soft_update_tau  # that of the base class is without effect
+            raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave it out")
+        del soft_update_tau  # the base class has its own default, without effect here
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
                 raise TypeError(
-                    f"{name} is {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
-                    "that are no sequence: only its policy may be recurrent"
+                    f"{name} is {type(critic).__name__}, which is recurrent, but CrossQ joins current and next "
+                    "states, which are not a sequence: only the policy may be recurrent"
                 )
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of the critics in the present states; the targets use their own values in the next states."""
+        """Losses of the critics in the current states; the targets use the critics themselves in the next states."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
@@ -135,10 +135,10 @@ class CrossQ(SoftActorCritic):
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        learning = zip(values, self._rows_of_critics(batch), strict=True)
-        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in learning]
+        pairs = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in pairs]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the losses of policy and temperature, with the critics in evaluation mode; returns statistics."""
+        """Minimise the losses of policy and temperature, with the critics in evaluation mode, and return statistics."""
         with evaluating_readers_among(*self.critics):
             return super().policy_step(batch, step)

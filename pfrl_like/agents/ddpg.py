@@ -24,19 +24,19 @@ from pfrl_like.utils.checks import constructor_only, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' drawn from the target policy; a' = mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
+    """Q'(s', a') with a' sampled from the target policy; mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
 
-    For an ensemble it is the least value of its members.
+    For an ensemble of critics, return the minimum over its members.
     """
     next_action = distribution_of(target_policy, batch, next=True).sample()
     return least_next_value([*members_of(target_q_function)], batch, next_action)
 
 
 def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-Q(s, a) of reparametrised samples a of the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Algorithm 4).
+    """-Q(s, a), with a reparametrised action a from the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Alg. 4).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         q_function: The critic.
         batch: Transitions or sequences.
         accumulator: "mean" or "sum" over the rows.
@@ -50,7 +50,7 @@ def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: st
 
 @constructor_only("actor_optimizer", "critic_optimizer")
 class DDPG(OffPolicyActorCritic):
-    """Deep Deterministic Policy Gradient; with a Gaussian policy it is SVG(0).
+    """Deep Deterministic Policy Gradient agent. With a Gaussian policy the algorithm is SVG(0).
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -140,7 +140,7 @@ class DDPG(OffPolicyActorCritic):
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
             replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        # PFRL saves both networks as one.
+        # PFRL saves policy and critic as one module.
         self.model = nn.ModuleList([policy, q_func])
         self.target_model = nn.ModuleList([self.target_policy, self.target_q_func])
         self._target_attributes = ("model",)
@@ -151,26 +151,26 @@ class DDPG(OffPolicyActorCritic):
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `ddpg_policy_loss`; returns statistics."""
+        """Minimise `ddpg_policy_loss` and return statistics."""
         loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
         step("actor_optimizer", loss)
         return {"actor_loss": loss.detach(), "q": q}
 
     def compute_critic_loss(self, batch: Any) -> Tensor:
-        """Loss of the critic, a scalar.
+        """Return the loss of the critic, a scalar.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         ((loss, _, _),) = self.critic_losses(to_batch(batch))
         self._record({"critic_loss": loss.detach()})
         return loss
 
     def compute_actor_loss(self, batch: Any) -> Tensor:
-        """Loss of the policy, a scalar.
+        """Return the loss of the policy, a scalar.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         loss, q = ddpg_policy_loss(self.policy, self.q_func, to_batch(batch), self.batch_accumulator)
         self._record({"actor_loss": loss.detach(), "q": q})
@@ -184,10 +184,10 @@ class DDPG(OffPolicyActorCritic):
         self.n_policy_updates += 1
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make all gradient steps of one update; returns the TD errors [N] and statistics, among them "critic_loss"."""
+        """Make all gradient steps of one update. Return the TD errors [N] and statistics with "critic_loss"."""
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
-    n_updates = renamed("optim_t", "Updates.")
+    n_updates = renamed("optim_t", "Number of updates.")
     q_function = property(attrgetter("q_func"), doc="The critic.")
-    target_q_function = property(attrgetter("target_q_func"), doc="Its target.")
+    target_q_function = property(attrgetter("target_q_func"), doc="Target network of the critic.")

@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities of all actions and their logarithms, both [N, n_actions]; the logarithm of 0 counts as 0."""
+    """Probabilities and log-probabilities of all actions, both [N, n_actions]; log 0 is replaced by 0."""
     probs = distribution.probs
     return probs, torch.where(probs > 0, probs, 1.0).log()
 
@@ -27,8 +27,8 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
     """Mean of min Q'(s', a) - temperature * log pi(a|s') over the policy's actions, [N] (arXiv:1910.07207, eq. 10).
 
     Args:
-        policy: The policy, which gives categorical distributions.
-        target_critics: Target networks of the critics, which give a plain `DiscreteActionValue`.
+        policy: The policy, with categorical distributions.
+        target_critics: Target networks of the critics; they return a plain `DiscreteActionValue`.
         batch: Transitions or sequences.
         temperature: Weight of the entropy.
     """
@@ -42,13 +42,15 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 def discrete_sac_next_distribution(
     policy: Any, target_critics: Sequence[Any], batch: Batch
 ) -> tuple[Any, Tensor, Tensor]:
-    """Value of an action drawn in the next state, by the critic that gives it the least value.
+    """Sample a next action; return its value under the critic with the smallest value of this action.
 
-    Critics of distributions bootstrap from it, since a mean over actions would be another distribution than that of the
-    returns. Over many draws its mean is the mean under the policy.
+    Distributional critics bootstrap from one sampled action, because the average of the distributions over actions is
+    not the distribution of the return. In expectation over sampled actions, the mean of this value equals the expected
+    value under the policy.
 
     Returns:
-        An action value, the actions, [N], and their log-probabilities, [N].
+        The `ActionValue` of this critic, the sampled actions, [N], and the log-probabilities of the sampled actions,
+        [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     action = distribution.sample()
@@ -62,10 +64,10 @@ def discrete_sac_policy_loss(
     """Mean of temperature * log pi(a|s) - min Q(s, a) over the policy's actions (arXiv:1910.07207, eq. 12).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; takes no gradient.
+        temperature: Weight of the entropy; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -79,20 +81,22 @@ def discrete_sac_policy_loss(
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory starts with the sequence."""
+    """Q(s, .), or Q(s', .) if `next`. A recurrent critic starts each sequence from its initial recurrent state."""
     return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):
-    """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
+    """Soft Actor-Critic for discrete actions. Masked actions have probability 0 and are excluded from all losses.
 
-    Critics minimise half the squared TD error, as in the paper; those of d3rlpy 2.8 minimise its Huber loss. The rest
-    of an update is the same, except that the policy's loss in d3rlpy uses the temperature after the temperature's step.
+    The critics minimise half the squared TD error, as in the paper. Two details of an update differ in d3rlpy 2.8: its
+    critics minimise the Huber loss of the TD error, and it updates the temperature before it computes the policy's
+    loss.
 
     Args:
         policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
-        q_func1: First critic, called as `q_func1(obs)`; it gives a `DiscreteActionValue` of any form.
+        q_func1: First critic, called as `q_func1(obs)`; it returns a `DiscreteActionValue`, including distributional
+            subclasses.
         q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
@@ -136,20 +140,20 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown; when a run begins, if a critic does
-            not give a `DiscreteActionValue`.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. Also when a run begins, if a critic
+            does not return a `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical
-    action_kind = ("discrete", "discrete", "another SAC")
+    action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse critics of state and action.
+        """Reject critics that take the action as input.
 
         Raises:
-            TypeError: If there is one; the message names the argument.
+            TypeError: If a critic takes the action as input. The message names the argument.
         """
         for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
@@ -159,21 +163,19 @@ class DiscreteSAC(SoftActorCritic):
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
-            of_next = self.policy, self._bootstrap_critics(), batch
+            bootstrap_inputs = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
-                mean = discrete_sac_next_value(*of_next, self._multipliers["temperature"]())
+                mean = discrete_sac_next_value(*bootstrap_inputs, self._multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward
             else:
-                next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
+                next_value, next_action, log_prob = discrete_sac_next_distribution(*bootstrap_inputs)
                 reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         action = {"action": batch.action.long(), "next_action": next_action}
-        learning = zip(values, self._rows_of_critics(batch), strict=True)
-        return [
-            critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in learning
-        ]
+        pairs = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in pairs]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss and entropies of `discrete_sac_policy_loss`; the temperature learns from the exact entropies."""
+        """Return the loss, the negative entropies and the entropies. The temperature loss uses the exact entropies."""
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

@@ -8,8 +8,8 @@ class DoubleIQN(IQN):
     """`IQN` in which the online network chooses the next action and the target network evaluates it.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. It is or holds an `ImplicitQuantileQFunction`, for
-            which the numbers below are set.
+        q_function: Module from observations to an `ActionValue`. It must be or contain an `ImplicitQuantileQFunction`;
+            the `quantile_thresholds_*` arguments set its numbers of fractions.
         optimizer: Optimiser of the Q-function's parameters.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
@@ -43,13 +43,14 @@ class DoubleIQN(IQN):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        quantile_thresholds_N: Number of fractions drawn for the quantiles that are learnt. None keeps the number that
-            the Q-function was made with, 64 by default.
-        quantile_thresholds_N_prime: Number of fractions drawn for the quantiles of the next state. None keeps the
-            number that the Q-function was made with, 64 by default.
-        quantile_thresholds_K: Number of fractions drawn for the greedy action. None keeps the number that the
-            Q-function was made with, 32 by default.
-        act_deterministically: In evaluation act on K evenly spaced fractions, (i + 0.5) / K, instead of random ones.
+        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles. None keeps the number of the
+            Q-function, 64 by default.
+        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state. None keeps the
+            number of the Q-function, 64 by default.
+        quantile_thresholds_K: Number of fractions sampled to select the greedy action. None keeps the number of the
+            Q-function, 32 by default.
+        act_deterministically: True to use K evenly spaced fractions, (i + 0.5) / K, in evaluation, False to sample K
+            fractions.
     """
 
     next_action = staticmethod(greedy_of_online)

@@ -7,7 +7,7 @@ from pfrl_like.agents.pal import PAL
 class DoublePAL(PAL):
     """`PAL` in which the online network chooses the next action and the target network evaluates it.
 
-    The gaps are those of the target network, as in `PAL`.
+    The action gaps are computed with the target network, as in `PAL`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -43,7 +43,7 @@ class DoublePAL(PAL):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        alpha: Weight of the advantage, in [0, 1); 0 is DQN.
+        alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
     """
 
     next_action = staticmethod(greedy_of_online)

@@ -21,10 +21,10 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class AbstractDPP(DQN):
-    """DQN that learns action preferences, which keep falling for suboptimal actions.
+    """DQN that learns action preferences. The preferences of suboptimal actions keep decreasing.
 
-    The difference between an action's preference and the value of its state adds up over the updates of the target
-    network. Subclasses define the value of a state.
+    After each update of the target network, the targets contain one more difference between the preference of an action
+    and the state value. Subclasses define the state value.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -64,10 +64,10 @@ class AbstractDPP(DQN):
 
     @abstractmethod
     def _state_value(self, value: Any) -> Tensor:
-        """Value of each state, computed from its preferences, [B]."""
+        """Value of each state, computed from the preferences of its actions, [B]."""
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`dynamic_policy_programming_target` of the target network's values; chooses no next action."""
+        """`dynamic_policy_programming_target` of the target network's values; no next action is needed."""
         return dynamic_policy_programming_target(
             batch.reward,
             batch.discount,
@@ -78,7 +78,7 @@ class AbstractDPP(DQN):
 
 
 class DPP(AbstractDPP):
-    """Dynamic Policy Programming whose state value is the mean under softmax(eta * preferences), the paper's M_eta.
+    """Dynamic Policy Programming whose state value is the mean under softmax(eta * preferences), M_eta in the paper.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`.
@@ -117,7 +117,7 @@ class DPP(AbstractDPP):
         eta: Inverse temperature of the softmax, positive.
 
     Raises:
-        ValueError: If `eta` is not positive or is infinite, or if another argument is outside its documented range. The
+        ValueError: If `eta` is not positive and finite, or if another argument is outside its documented range. The
             message contains the value.
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
@@ -158,13 +158,13 @@ class DPP(AbstractDPP):
         super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: Any) -> Tensor:
-        """Mean under the softmax, [B]."""
+        """Mean of the preferences under the softmax, [B]."""
         mean: Tensor = value.compute_expectation(self.eta)
         return mean
 
 
 class DPPL(AbstractDPP):
-    """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, the paper's L_eta.
+    """Dynamic Policy Programming whose state value is log(sum(exp(eta * preferences))) / eta, L_eta in the paper.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`.
@@ -203,7 +203,7 @@ class DPPL(AbstractDPP):
         eta: Inverse temperature of the soft maximum, positive.
 
     Raises:
-        ValueError: If `eta` is not positive or is infinite, or if another argument is outside its documented range. The
+        ValueError: If `eta` is not positive and finite, or if another argument is outside its documented range. The
             message contains the value.
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
@@ -244,13 +244,13 @@ class DPPL(AbstractDPP):
         super().__init__(**arguments_for(DQN, locals()))
 
     def _state_value(self, value: Any) -> Tensor:
-        """Soft maximum, [B]."""
+        """Soft maximum of the preferences, [B]."""
         maximum: Tensor = value.without_forbidden(self.eta * value.q_values).logsumexp(1) / self.eta
         return maximum
 
 
 class DPPGreedy(AbstractDPP):
-    """Dynamic Policy Programming whose state value is the largest preference, as in `DPP` with an infinite `eta`.
+    """Dynamic Policy Programming whose state value is the maximum preference, as in `DPP` with an infinite `eta`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -289,7 +289,7 @@ class DPPGreedy(AbstractDPP):
     """
 
     def _state_value(self, value: Any) -> Tensor:
-        """Largest preference, [B]."""
+        """Maximum preference, [B]."""
         largest: Tensor = value.max
         return largest
 

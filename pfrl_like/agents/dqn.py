@@ -1,4 +1,4 @@
-"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and its distributional forms, by other Q-functions."""
+"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), also with distributional Q-functions."""
 
 import logging
 from collections import deque
@@ -33,7 +33,7 @@ Penalty = Callable[[Any, Batch], Tensor]
 
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are never greedy."""
+    """Q(s, .) of every row, or Q(s', .) if `next`. Masked actions are never greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
@@ -52,26 +52,27 @@ def dqn_loss(
     target: Target | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of Q-learning; the type of the Q-function's output decides what is compared (values, atoms, quantiles).
+    """Loss of Q-learning. The Q-function's output type determines the form of the loss (values, atoms or quantiles).
 
     Args:
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Function from Q-function and batch to the actions, [N], whose values in the next states are
-            bootstrapped from; None for the greedy actions of the target network.
-        elementwise: Loss of one TD error, for Q-functions that give plain values.
+        next_action: Function that is called with the Q-function and the batch, and returns the next actions to
+            bootstrap from, [N]. None uses the greedy actions of the target network.
+        elementwise: Function that returns the loss of each TD error, for Q-functions that return plain values.
         accumulator: "mean" or "sum" over the rows.
-        value_type: Type of action value that the Q-function has to give.
-        target: Function from Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N], and the batch
-            to the targets, [N], Q' being the target network; None for the targets of Q-learning.
-        penalty: Function from Q(s, .) and the batch to an additional loss of each row, [N]; None for none.
+        value_type: Type of action value that the Q-function must return.
+        target: Function that is called with Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N],
+            and the batch, and returns the targets, [N]. Q' is the target network. None uses the targets of Q-learning.
+        penalty: Function that is called with Q(s, .) and the batch, and returns an additional loss of each row, [N].
+            None adds no loss.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+        The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
 
     Raises:
-        TypeError: If the Q-function gives something else.
+        TypeError: If the Q-function does not return a `value_type`.
     """
     q = action_values(q_function, batch)
     if not isinstance(q, value_type):
@@ -81,18 +82,18 @@ def dqn_loss(
         action = None if next_action is None else next_action(q_function, batch)
         if target is not None:
             bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
-            wanted = target(action_values(target_q_function, batch), next_q, bootstrap, batch)
+            targets = target(action_values(target_q_function, batch), next_q, bootstrap, batch)
     if target is None:
         loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     else:
-        loss, td_error, value = q.target_loss(batch.action, wanted, elementwise)
+        loss, td_error, value = q.target_loss(batch.action, targets, elementwise)
     if penalty is not None:
         loss = loss + penalty(q, batch)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
 class DQN(OffPolicyAgent):
-    """Deep Q-Network agent, for any Q-function that gives an `ActionValue` with a `td_loss`.
+    """Deep Q-Network agent, for any Q-function that returns an `ActionValue` with the method `td_loss`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -134,11 +135,11 @@ class DQN(OffPolicyAgent):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    #: Function that chooses the action to bootstrap from, as in `dqn_loss`; None for the target network.
+    #: Argument `next_action` of `dqn_loss`; None uses the greedy action of the target network.
     next_action: NextAction | None = None
-    #: Function that makes the targets, as in `dqn_loss`; None for those of Q-learning.
+    #: Argument `target` of `dqn_loss`; None uses the targets of Q-learning.
     target: Target | None = None
-    #: Function that gives an additional loss of each row, as in `dqn_loss`; None for none.
+    #: Argument `penalty` of `dqn_loss`; None adds no loss.
     penalty: Penalty | None = None
 
     loss_record: deque[float]
@@ -184,19 +185,19 @@ class DQN(OffPolicyAgent):
             setattr(self, name, module)
 
     def extra_modules(self) -> Mapping[str, torch.nn.Module]:
-        """Other modules that a variant learns with the same optimiser, by attribute."""
+        """Additional modules that a subclass trains with the same optimiser, keyed by attribute name."""
         return {}
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Refuse a Q-function of state and action.
+        """Reject a Q-function that takes the action as input.
 
         Raises:
-            TypeError: If there is one; the message names the argument.
+            TypeError: If the Q-function takes the action as input. The message names the argument.
         """
         check_takes_state("q_function", modules["q_function"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`dqn_loss` of this agent's networks, or the loss by an overridden method of PFRL's."""
+        """`dqn_loss` of the agent's networks, or the loss of an overridden PFRL method."""
         target = self.target
         if self._overridden_hooks:
             if "_compute_loss" in self._overridden_hooks and self._hooked_batch is None:
@@ -212,11 +213,11 @@ class DQN(OffPolicyAgent):
         return loss, td_error, {"loss": loss.detach(), "q": value}
 
     def _compute_loss(self, exp_batch: Any, errors_out: list[float] | None = None) -> Tensor:
-        """Loss, a scalar.
+        """Return the loss, a scalar.
 
         Args:
-            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
-            errors_out: Cleared and filled with the absolute TD errors, if given.
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
+            errors_out: If not None, the list is cleared and filled with the absolute TD errors.
         """
         batch = to_batch(exp_batch)
         with within_hook(self, batch):
@@ -227,10 +228,10 @@ class DQN(OffPolicyAgent):
         return loss
 
     def _compute_target_values(self, exp_batch: Any) -> Tensor:
-        """Targets that Q(s, a) is compared with, [N].
+        """Return the targets of Q(s, a), [N].
 
         Args:
-            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         batch = to_batch(exp_batch)
         next_q = action_values(self.target_model, batch, next=True)
@@ -241,21 +242,21 @@ class DQN(OffPolicyAgent):
         return td_target(batch.reward, batch.discount, bootstrap)
 
     def update_from_episodes(self, episodes: Sequence[Any], errors_out: list[float] | None = None) -> None:
-        """Learn from parts of episodes, as `update` of a recurrent agent does.
+        """Make one update from parts of episodes, like `update` of a recurrent agent.
 
         Args:
             episodes: Episodes as `sample_episodes` returns them.
-            errors_out: Cleared and filled with the largest absolute TD error of each, if given.
+            errors_out: If not None, the list is cleared and filled with the largest absolute TD error of each episode.
         """
         self.update(episodes, errors_out)
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """Values of observations and actions by the Q-function, or by each of an ensemble, [n_members, N]."""
+        """Return Q(s, a) of each ensemble member, [n_members, N]; a single Q-function counts as one member."""
         value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Refuse recorded actions that the Q-function is not made for."""
+        """Reject recorded actions that do not fit the Q-function."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
@@ -264,7 +265,7 @@ class DQN(OffPolicyAgent):
                 check_size(self, dataset, n_actions)
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a Q-function of another kind, and an explorer or environment with actions of another kind."""
+        """Reject a Q-function with another output type, and an explorer or environment with another kind of actions."""
         super()._check_output(value, obs, action_space)
         check_explorer(self.explorer, kind_of_actions(value), self._acting_argument)
         if action_space is None:

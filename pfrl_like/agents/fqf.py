@@ -5,9 +5,9 @@ from pfrl_like.agents.dqn import DQN
 
 
 class FQF(DQN):
-    """DQN with a Q-function that gives a `FullyParametrizedActionValue`.
+    """DQN with a Q-function that returns a `FullyParametrizedActionValue`.
 
-    The class adds to `DQN` only the check that the Q-function gives such action values.
+    Compared with `DQN`, the class only checks that the Q-function returns such action values.
 
     For example::
 
@@ -17,13 +17,13 @@ class FQF(DQN):
         optimizer = torch.optim.Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)
         agent = FQF(q_function, optimizer, replay_buffer, gamma=0.99, explorer=explorer)
 
-    The statistic `average_loss` may be negative: the loss of the fractions is a number with the right gradient, not a
-    distance, and their entropy is subtracted.
+    The statistic `average_loss` may be negative. The loss of the fractions is a surrogate that only has the correct
+    gradient, and the entropy of the fractions is subtracted from it.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `FullyParametrizedActionValue`.
-        optimizer: Optimiser of the Q-function's parameters. It also holds those of the fraction proposal, best with a
-            separate learning rate: `pfrl_like.q_functions.fqf_parameter_groups`.
+        optimizer: Optimiser of the Q-function's parameters. It must include the parameters of the fraction proposal,
+            preferably with a separate learning rate; see `pfrl_like.q_functions.fqf_parameter_groups`.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action.
@@ -58,8 +58,8 @@ class FQF(DQN):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
-            seen when a run begins or at the first update.
+        TypeError: If the Q-function returns another type of action value. If the network does not declare its output
+            type, the error is raised when a run begins or at the first update.
     """
 
     value_type = FullyParametrizedActionValue

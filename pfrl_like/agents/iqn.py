@@ -23,11 +23,11 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class IQN(DQN):
-    """DQN with a Q-function that gives an `ImplicitQuantileActionValue`, which computes the loss.
+    """DQN with a Q-function that returns an `ImplicitQuantileActionValue`. The action value computes the loss.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. It is or holds an `ImplicitQuantileQFunction`, for
-            which the numbers below are set.
+        q_function: Module from observations to an `ActionValue`. It must be or contain an `ImplicitQuantileQFunction`;
+            the `quantile_thresholds_*` arguments set its numbers of fractions.
         optimizer: Optimiser of the Q-function's parameters.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
@@ -61,19 +61,21 @@ class IQN(DQN):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        quantile_thresholds_N: Number of fractions drawn for the quantiles that are learnt. None keeps the number that
-            the Q-function was made with, 64 by default.
-        quantile_thresholds_N_prime: Number of fractions drawn for the quantiles of the next state. None keeps the
-            number that the Q-function was made with, 64 by default.
-        quantile_thresholds_K: Number of fractions drawn for the greedy action. None keeps the number that the
-            Q-function was made with, 32 by default.
-        act_deterministically: In evaluation act on K evenly spaced fractions, (i + 0.5) / K, instead of random ones.
+        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles. None keeps the number of the
+            Q-function, 64 by default.
+        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state. None keeps the
+            number of the Q-function, 64 by default.
+        quantile_thresholds_K: Number of fractions sampled to select the greedy action. None keeps the number of the
+            Q-function, 32 by default.
+        act_deterministically: True to use K evenly spaced fractions, (i + 0.5) / K, in evaluation, False to sample K
+            fractions.
 
     Raises:
-        ValueError: If one of the numbers is below 1, or if another argument is outside its documented range. The
-            message contains the value.
-        TypeError: If a number is given for a Q-function that draws no fractions, if the Q-function gives something else
-            (at the first observation or update), if the parts do not fit together, or on an unknown keyword.
+        ValueError: If a `quantile_thresholds_*` argument is below 1, or if another argument is outside its documented
+            range. The message contains the value.
+        TypeError: If a `quantile_thresholds_*` argument is given for a Q-function that samples no fractions, if the
+            Q-function returns another type of action value (raised at the first observation or update), if the
+            arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type = ImplicitQuantileActionValue
@@ -114,16 +116,16 @@ class IQN(DQN):
         super().__init__(**arguments_for(DQN, locals()))
         self.act_deterministically = act_deterministically
         counts = {"N": quantile_thresholds_N, "N_prime": quantile_thresholds_N_prime, "K": quantile_thresholds_K}
-        given = {name: count for name, count in counts.items() if count is not None}
+        n_fractions = {name: count for name, count in counts.items() if count is not None}
         parts = [*self.model.modules(), *self.target_model.modules()]
-        drawing = [part for part in parts if isinstance(part, ImplicitQuantileQFunction)]
-        if given and not drawing:
+        sampling = [part for part in parts if isinstance(part, ImplicitQuantileQFunction)]
+        if n_fractions and not sampling:
             raise TypeError(
-                f"quantile_thresholds_{next(iter(given))} is given, but q_function is {type(self.model).__name__}, "
-                "which holds no ImplicitQuantileQFunction"
+                f"quantile_thresholds_{next(iter(n_fractions))} is given, but q_function is {type(self.model).__name__}, "
+                "which contains no ImplicitQuantileQFunction"
             )
-        for part in drawing:
-            part.set_thresholds(**given)
+        for part in sampling:
+            part.set_thresholds(**n_fractions)
 
     def _value(self, obs: Any, active: Any = None) -> Any:
         value = super()._value(obs, active)
@@ -145,10 +147,10 @@ def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> T
 
 
 def compute_value_loss(eltwise_loss: Tensor, batch_accumulator: str = "mean") -> Tensor:
-    """Losses [B, N, N'] averaged over N' and summed over N, with their "mean" or "sum" over the minibatch.
+    """Average losses [B, N, N'] over N', sum over N, then take the "mean" or "sum" over the minibatch.
 
     Raises:
-        ValueError: If `batch_accumulator` is something else.
+        ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     return weighted_mean(eltwise_loss.mean(2).sum(1), None, batch_accumulator)
 
@@ -157,6 +159,6 @@ def compute_weighted_value_loss(eltwise_loss: Tensor, weights: Tensor, batch_acc
     """`compute_value_loss` with importance weights, [B].
 
     Raises:
-        ValueError: If `batch_accumulator` is something else.
+        ValueError: If `batch_accumulator` is not "mean" or "sum".
     """
     return weighted_mean(eltwise_loss.mean(2).sum(1), weights, batch_accumulator)

@@ -24,8 +24,8 @@ def munchausen_target(
 ) -> Tensor:
     """R + alpha * clip(tau * log pi(a|s), l_0, 0) + discount * tau * logsumexp(Q'(s', .) / tau), [N] (eq. 2).
 
-    pi is softmax(Q' / tau) over the allowed actions, and logsumexp gives its soft value. With n-step returns only the
-    first step's bonus counts.
+    pi is softmax(Q' / tau) over the allowed actions. The logsumexp term is the soft value of pi. With n-step returns,
+    only the first step has a bonus.
 
     Args:
         value: Q'(s, .) of the target network.
@@ -45,7 +45,7 @@ def munchausen_target(
 class MunchausenDQN(DQN):
     """DQN that adds the scaled log-probability of its softmax policy to the reward and bootstraps from soft values.
 
-    It explores with its explorer and acts greedily in evaluation, as DQN does.
+    The agent explores with its explorer and acts greedily in evaluation, like `DQN`.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`.
@@ -130,5 +130,5 @@ class MunchausenDQN(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`munchausen_target` of the target network's values; chooses no next action."""
+        """`munchausen_target` of the target network's values; no next action is needed."""
         return munchausen_target(value, next_value, batch, self.alpha, self.entropy_temperature, self.log_policy_min)

@@ -18,7 +18,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class PAL(DQN):
-    """`AL` that subtracts less for an action that is also good in the next state, which favours repeating actions.
+    """`AL` that subtracts less if the action is also good in the next state. This favours repeated actions.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
@@ -54,7 +54,7 @@ class PAL(DQN):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        alpha: Weight of the advantage, in [0, 1); 0 is DQN.
+        alpha: Weight of the advantage, in [0, 1); 0 gives DQN.
 
     Raises:
         ValueError: If `alpha` is not in [0, 1), or if another argument is outside its documented range. The message
@@ -99,7 +99,7 @@ class PAL(DQN):
         """`persistent_advantage_learning_target` of the target network's values."""
         gap = -value.compute_advantage(batch.action)
         next_gap = -next_value.compute_advantage(batch.action)
-        if getattr(next_value, "action_mask", None) is not None:  # an action that is forbidden there cannot be repeated
+        if getattr(next_value, "action_mask", None) is not None:  # a masked action cannot be repeated
             forbidden = next_value.without_forbidden(torch.zeros_like(next_value.q_values)).isneginf()
             next_gap = next_gap.masked_fill(forbidden.gather(1, batch.action.long().unsqueeze(1)).squeeze(1), torch.inf)
         return persistent_advantage_learning_target(batch.reward, batch.discount, bootstrap, gap, next_gap, self.alpha)

@@ -5,9 +5,9 @@ from pfrl_like.agents.dqn import DQN
 
 
 class QRDQN(DQN):
-    """DQN with a Q-function that gives a `QuantileDiscreteActionValue`.
+    """DQN with a Q-function that returns a `QuantileDiscreteActionValue`.
 
-    The class adds to `DQN` only the check that the Q-function gives such action values.
+    Compared with `DQN`, the class only checks that the Q-function returns such action values.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `QuantileDiscreteActionValue`.
@@ -46,8 +46,8 @@ class QRDQN(DQN):
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        TypeError: If the Q-function gives another action value. For a network that does not declare its output, this is
-            seen when a run begins or at the first update.
+        TypeError: If the Q-function returns another type of action value. If the network does not declare its output
+            type, the error is raised when a run begins or at the first update.
     """
 
     value_type = QuantileDiscreteActionValue

@@ -16,23 +16,23 @@ from pfrl_like.utils.checks import check_counts
 
 
 class REDQ(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics and many updates a step.
+    """Soft Actor-Critic with an ensemble of critics and many updates per step.
 
-    Targets are the least value of a few critics, drawn anew for each update. The policy follows the mean of all
-    critics, and learns once a step. With two critics that have dropout and layer normalisation
-    (`DropoutFCSAQFunction`) it is DroQ. Target networks are evaluated without dropout.
+    The targets use the minimum over `subset_size` critics that are sampled for each update. The policy's loss uses the
+    mean over all critics. By default the policy is updated once per step. With two critics that have dropout and layer
+    normalisation (`DropoutFCSAQFunction`) the algorithm is DroQ. Target networks are evaluated without dropout.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
-        q_funcs: The critics, a list of at least two.
+        q_funcs: List of at least two critics.
         policy_optimizer: Optimiser of the policy.
-        q_func_optimizers: The optimisers of the critics.
+        q_func_optimizers: Optimisers of the critics, one per critic.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        subset_size: Number of critics drawn for the targets of each update, at most all.
+        subset_size: Number of critics sampled for the targets of each update; at most the number of critics.
         n_times_update: Number of updates every `update_interval` steps.
-        policy_update_delay: Number of critic updates per update of the policy and the temperature; None for
+        policy_update_delay: Number of critic updates per update of the policy and the temperature; None uses
             `n_times_update`.
         gpu: CUDA device index. None or a negative index means the CPU.
         replay_start_size: Minimum `len(replay_buffer)` for an update.
@@ -62,7 +62,7 @@ class REDQ(SoftActorCritic):
         device: Device as a string or `torch.device`, instead of `gpu`.
         num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
-        compile: Not supported, since every update has other critics in its targets: False.
+        compile: Must be False: the critics in the targets change with every update.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -107,9 +107,13 @@ class REDQ(SoftActorCritic):
         check_counts(subset_size=subset_size)
         critics, optimizers = listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers)
         if len(critics) < 2 or subset_size > len(critics):
-            raise ValueError(f"there are {len(critics)} q_funcs, expected at least 2 and subset_size, {subset_size}")
+            raise ValueError(
+                f"q_funcs has length {len(critics)}, expected at least 2 and at least subset_size, {subset_size}"
+            )
         if compile:
-            raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
+            raise ValueError(
+                "compile is True, but the critics in REDQ's targets change with every update: leave it out"
+            )
         critics, optimizers = numbered(critics, optimizers)
         q_func1, q_func2, *further_q_funcs = critics.values()
         q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers = optimizers.values()
@@ -118,7 +122,7 @@ class REDQ(SoftActorCritic):
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """`subset_size` of the target critics, drawn from PyTorch's global stream."""
+        """Sample `subset_size` target critics with PyTorch's global generator."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):
             return critics

@@ -31,16 +31,17 @@ from pfrl_like.utils.contexts import evaluating_readers
 def soft_next_value(
     policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
 ) -> tuple[Any, Tensor]:
-    """Both parts of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
+    """Value and log-probability terms of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
-        policy: The policy, from which the next actions are drawn.
+        policy: Policy that the next actions are sampled from.
         target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        pool: Combines the action values of all critics into one.
+        pool: Function that combines the action values of all critics into one action value.
 
     Returns:
-        Value of the next actions, an action value of one action, and their log-probabilities, [N].
+        The value of the sampled next actions (an `ActionValue` with one action), and the log-probabilities of these
+        actions, [N].
     """
     next_action, log_prob = sample_with_log_prob(policy, batch, next=True)[1:]
     return pool([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
@@ -49,7 +50,8 @@ def soft_next_value(
 def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
     """Rewards plus the entropy bonus of the next states, [N]: `reward - discount * temperature * log_prob`.
 
-    Their sum with `discount * Q(s', a')` is the soft target, for critics of any form (arXiv:1812.05905, eq. 2 and 3).
+    The result plus `discount * Q(s', a')` is the soft target (arXiv:1812.05905, eq. 2 and 3). The critics may be
+    distributional.
     """
     return torch.addcmul(batch.reward, batch.discount, temperature * log_prob, value=-1)
 
@@ -62,18 +64,19 @@ def sac_policy_loss(
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
+    """Temperature * log_prob(a) - min Q(s, a), with a reparametrised sample a of the policy (arXiv:1812.05905, eq. 7).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; takes no gradient.
+        temperature: Weight of the entropy; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
-        pool: Combines the values of all critics into one number for each row, [N].
+        pool: Function that combines the values of all critics into one value for each row, [N].
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
+        The scalar loss (weighted if the batch has weights), the detached log_prob(a), [N], and the detached entropy,
+        [N].
     """
     distribution, action, log_prob = sample_with_log_prob(policy, batch)
     q = pool([mean_value(value_of(critic, batch, action)) for critic in critics])
@@ -82,13 +85,13 @@ def sac_policy_loss(
 
 
 def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
-    """Distributions of the policy, samples of them, and log-probabilities of the samples, [N].
+    """Return the policy's distributions, samples from them, and the log-probabilities of the samples, [N].
 
     Raises:
-        ValueError: If the log-probabilities have another shape.
+        ValueError: If the log-probabilities do not have the shape [N].
     """
     distribution = distribution_of(policy, batch, next=next)
-    has_both = hasattr(distribution, "rsample_with_log_prob")  # like the library's Gaussians; saves a call
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # as the library's Gaussians; it saves a call
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -96,7 +99,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
 
 
 def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
-    """Entropy of each row, [N], estimated from the sample if a formula is missing or costs as much as the update."""
+    """Entropy of each row, [N]; estimated from the sample if no formula exists or the formula is expensive."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
     entropy: Tensor = distribution.entropy()
@@ -165,7 +168,7 @@ class SoftActorCritic(OffPolicyActorCritic):
     _needs_densities = True
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
-    #: How the critics' values are combined, for the targets and for the policy's loss.
+    #: Functions that combine the values of all critics: `_pool` in the targets, `_policy_pool` in the policy's loss.
     _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
@@ -227,12 +230,12 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self._multipliers["temperature"]())
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers of the losses; the constructor calls it first."""
+        """Return the Lagrange multipliers of the losses. The constructor calls this method first."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
     def acting_copy(self) -> Any:
-        """A copy that only chooses actions, on the CPU; its multipliers are constants."""
+        """Return a copy that only selects actions, on the CPU. The multipliers of the copy are constant."""
         acting = super().acting_copy()
         acting._multipliers = {name: each.constant() for name, each in self._multipliers.items()}
         return acting
@@ -249,7 +252,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `policy_loss` and `temperature_loss`; returns statistics."""
+        """Minimise `policy_loss` and `temperature_loss` and return statistics."""
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         step("policy_optimizer", loss)
         if "update_temperature" not in self._overridden_hooks:
@@ -264,7 +267,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -272,10 +275,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         self._step_on_critics(batch)
 
     def update_policy_and_temperature(self, batch: Any) -> None:
-        """Make a gradient step on the policy's loss, and one on the temperature's.
+        """Make a gradient step on the policy's loss and a gradient step on the temperature's loss.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -297,11 +300,11 @@ class SoftActorCritic(OffPolicyActorCritic):
         )
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
-        """Actions of the policy for k raw observations, array [k, ...].
+        """Return actions of the policy for k raw observations, array [k, ...].
 
         Args:
             batch_obs: k raw observations.
-            deterministic: Take the mode of each distribution, not a sample.
+            deterministic: True to select the mode of each distribution, False to sample.
         """
         return actions_of_policy(self, batch_obs, deterministic)
 
@@ -313,9 +316,9 @@ class SoftActorCritic(OffPolicyActorCritic):
         self.sync_target_network()
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """The critics whose values of the next states make the targets."""
+        """Critics that evaluate the next states in the targets."""
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Number of updates of the policy, and the multipliers."""
+        """Number of updates of the policy, and values of the multipliers."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}

@@ -33,16 +33,16 @@ def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
 def td3_next_value(
     target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
 ) -> Any:
-    """Least value of `td3_next_action` under the target critics (arXiv:1802.09477, Algorithm 1).
+    """Minimum over the target critics of the value of `td3_next_action` (arXiv:1802.09477, Algorithm 1).
 
     Args:
         target_policy: Target network of the policy.
         target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        smoothing: Adds noise to a batch of actions.
+        smoothing: Function that adds noise to a batch of actions.
 
     Returns:
-        An action value of one action for each row.
+        An `ActionValue` with one action for each row.
     """
     return least_next_value(target_critics, batch, td3_next_action(target_policy, batch, smoothing))
 
@@ -51,25 +51,25 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     """Actions of the target policy in the next states, with noise added, [N, ...].
 
     Raises:
-        ValueError: If `smoothing` does not give actions of the same shape.
+        ValueError: If `smoothing` does not return actions of the same shape.
     """
     action = distribution_of(target_policy, batch, next=True).sample()
     next_action: Tensor = smoothing(action)
     if getattr(next_action, "shape", None) != action.shape:
-        came = tuple(getattr(next_action, "shape", ())) or next_action
-        raise ValueError(f"target_policy_smoothing_func gave {came!r:.80} for actions {tuple(action.shape)}")
+        result = tuple(getattr(next_action, "shape", ())) or next_action
+        raise ValueError(f"target_policy_smoothing_func gave {result!r:.80} for actions {tuple(action.shape)}")
     return next_action
 
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class TD3(OffPolicyActorCritic):
-    """Twin Delayed Deep Deterministic Policy Gradient.
+    """Twin Delayed Deep Deterministic Policy Gradient. The policy's loss uses only the first critic.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `DeterministicHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
-            one action. The policy's loss uses only this critic.
+            one action.
         q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
@@ -119,7 +119,7 @@ class TD3(OffPolicyActorCritic):
     _targets = Targets(moved="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
-    _more_critic_updates = 0  # critic updates minus updates, if PFRL's methods are called several times or never
+    _more_critic_updates = 0  # critic updates minus updates; not 0 if PFRL's methods are called several times or never
 
     q_func1: Any
 
@@ -172,7 +172,7 @@ class TD3(OffPolicyActorCritic):
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `policy_loss`; returns statistics."""
+        """Minimise `policy_loss` and return statistics."""
         loss = self.policy_loss(batch)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
@@ -182,7 +182,7 @@ class TD3(OffPolicyActorCritic):
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Known bounds of the actions of the agent's parts, those of the default smoothing included.
+        """Return the known action bounds of policy, explorer and target smoothing; None where unknown.
 
         Args:
             distribution: Output of the policy for some observation.
@@ -195,7 +195,7 @@ class TD3(OffPolicyActorCritic):
         """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -207,7 +207,7 @@ class TD3(OffPolicyActorCritic):
         """Make a gradient step on the policy's loss.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -215,7 +215,7 @@ class TD3(OffPolicyActorCritic):
         self._step_on_policy(batch)
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
-        """A sample of the policy for each of k raw observations."""
+        """Return an action sampled from the policy for each of k raw observations."""
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
@@ -224,10 +224,10 @@ class TD3(OffPolicyActorCritic):
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
-        self._more_critic_updates -= 1  # since `update` counts one
+        self._more_critic_updates -= 1  # `update` counts it as well
 
     def _count_update(self) -> None:
-        """Count an update; `update_q_func` counts those of the critics."""
+        """Count an update of the agent; `update_q_func` counts the updates of the critics."""
         super()._count_update()
         self._more_critic_updates -= 1
 
@@ -235,7 +235,7 @@ class TD3(OffPolicyActorCritic):
         """Numbers of updates of the policy and of the critics."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
-    policy_n_updates = renamed("n_policy_updates", "Updates of the policy.")
+    policy_n_updates = renamed("n_policy_updates", "Number of updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:

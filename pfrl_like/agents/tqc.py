@@ -19,15 +19,16 @@ from pfrl_like.utils.checks import check_counts
 
 
 class TQC(SoftActorCritic):
-    """Soft Actor-Critic with critics of quantiles; the targets leave the largest quantiles out.
+    """Soft Actor-Critic with quantile critics. The targets omit the largest quantiles.
 
-    The policy follows the mean of all critics' quantiles.
+    The policy's loss uses the mean over the quantiles of all critics.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
             `SquashedGaussianHead`.
         q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
-            one action. Here it gives a `QuantileDiscreteActionValue` of one action, as a `QuantileFCSAQFunction` does.
+            one action. TQC requires a `QuantileDiscreteActionValue` with one action, for example from a
+            `QuantileFCSAQFunction`.
         q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
@@ -55,7 +56,7 @@ class TQC(SoftActorCritic):
             the policy's entropy near the target. None keeps the temperature constant.
         temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
-        further_q_funcs: More critics; the paper has five of 25 quantiles in all.
+        further_q_funcs: Additional critics. The paper uses five critics in total, each with 25 quantiles.
         further_q_func_optimizers: Optimisers of the additional critics.
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy and the temperature.
@@ -68,13 +69,13 @@ class TQC(SoftActorCritic):
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        n_dropped: Number of quantiles that the targets leave out for each critic.
+        n_dropped: Number of largest quantiles that the targets omit per critic.
 
     Raises:
         ValueError: If `n_dropped` is negative, or if another argument is outside its documented range. The message
-            contains the value; when a run begins, or at the first update, if no quantile is left.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown; when a run begins, if a critic
-            gives no quantiles.
+            contains the value. Also when a run begins, or at the first update, if no quantile is left.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. Also when a run begins, if a critic
+            returns no quantiles.
     """
 
     _policy_pool = staticmethod(average)

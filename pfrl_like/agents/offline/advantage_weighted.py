@@ -32,9 +32,9 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
     """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
-        weight: w, [N]; takes no gradient.
+        weight: w, [N]; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -51,17 +51,18 @@ def sampled_advantage(
     n_samples: int,
     pool: Callable[[Tensor, int], Tensor] = torch.mean,
 ) -> Tensor:
-    """Advantage of the recorded actions: min Q(s, a) less the pooled min Q of actions of the policy, [N].
+    """Advantage of the recorded actions: min Q(s, a) minus the pooled min Q of sampled actions, [N].
 
     Args:
-        policy: The policy, which draws the actions.
+        policy: Policy that the actions are sampled from.
         critics: The critics.
         batch: Transitions or sequences.
-        n_samples: Actions drawn in each state.
-        pool: Reduces the values of the drawn actions, [n_samples, N], to [N]; called with the values and the axis.
+        n_samples: Number of actions sampled in each state.
+        pool: Function that reduces the values of the sampled actions, [n_samples, N], to [N]; called with the values
+            and the axis.
     """
-    drawn = distribution_of(policy, batch).sample((n_samples,))
-    values = least([values_of_actions(critic, batch, drawn) for critic in critics])
+    sampled = distribution_of(policy, batch).sample((n_samples,))
+    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
     return least_value(critics, batch) - pool(values, 0)
 
 
@@ -69,8 +70,8 @@ def sampled_advantage(
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     """Base of agents whose policy maximises the weighted log-likelihood of the recorded actions.
 
-    An algorithm defines the weight (`weight`). There are two critics or more, or a `QFunctionEnsemble`. The target
-    networks move by soft updates.
+    Subclasses define the weight in `_weight`. The agent has at least two critics, or one `QFunctionEnsemble`. Target
+    networks are updated by soft updates.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -164,14 +165,16 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
-    # Methods that an algorithm defines or overrides
+    # Methods that a subclass defines or overrides
 
     def _weight(self, batch: Batch) -> Tensor:
         """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Least next value of an action of the policy, or of its target if there is one, and the rewards."""
+        """Return the minimum target value of a sampled next action, and the rewards.
+
+        The target policy, if the agent has one, selects the next action."""
         policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
@@ -180,7 +183,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     # Learning
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `advantage_weighted_loss`; returns statistics."""
+        """Minimise `advantage_weighted_loss` and return statistics."""
         with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
             weight = self._weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)

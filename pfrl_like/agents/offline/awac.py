@@ -21,7 +21,7 @@ from pfrl_like.utils.checks import check_choice, check_counts
 class AWAC(AdvantageWeightedActorCritic):
     """Advantage-Weighted Actor-Critic: recorded actions have the weights min(exp(A(s, a) / lam), max_weight).
 
-    The advantage A is Q(s, a) less the mean value of actions drawn from the policy.
+    The advantage A is Q(s, a) minus the mean value of actions sampled from the policy.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -62,7 +62,7 @@ class AWAC(AdvantageWeightedActorCritic):
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        lam: Temperature of the weights, positive; the smaller, the more the advantage counts.
+        lam: Temperature of the weights, positive. A smaller temperature gives the advantage more influence.
         n_action_samples: Number of actions sampled from the policy in each state.
         max_weight: Maximum weight, positive.
 
@@ -118,21 +118,21 @@ class AWAC(AdvantageWeightedActorCritic):
         return exponential_weight(advantage, self.lam, self.max_weight)
 
 
-#: Reductions of the values of the policy's actions, by `advantage_type`.
+#: Functions that reduce the values of the policy's actions, keyed by `advantage_type`.
 EXPECTED: dict[str, Callable[[Tensor, int], Tensor]] = {"mean": torch.mean, "max": torch.amax}
 
 
 def binary_weight(advantage: Tensor) -> Tensor:
-    """1 where the advantage is positive, 0 elsewhere, in its shape (arXiv:2006.15134, eq. 3)."""
+    """Return 1 for positive advantages and 0 for others, in the shape of `advantage` (arXiv:2006.15134, eq. 3)."""
     return (advantage > 0).to(advantage.dtype)
 
 
 class CRR(AdvantageWeightedActorCritic):
-    """Critic Regularized Regression: weights recorded actions by their advantage over actions of the policy.
+    """Critic Regularized Regression: imitates recorded actions with weights that depend on their advantage.
 
-    Critics bootstrap from an action of the policy's target network. With one critic an update equals that of d3rlpy
-    2.8. With several critics d3rlpy computes the advantage from their mean value, this agent from the least. d3rlpy
-    copies the targets every 100 updates by default.
+    The critics bootstrap from an action of the target policy. With one critic an update equals an update of d3rlpy 2.8.
+    With several critics d3rlpy computes the advantage from the mean over the critics, and this agent from the minimum.
+    By default d3rlpy copies the parameters to the target networks every 100 updates.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -173,9 +173,11 @@ class CRR(AdvantageWeightedActorCritic):
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        advantage_type: "mean" or "max": the reduction of the drawn actions' values that is subtracted from Q(s, a).
-        weight_type: "exp" for min(exp(A / beta), max_weight), "binary" for 1 where A is positive and 0 elsewhere.
-        beta: Temperature of the exponential weights, positive; the smaller, the more the advantage counts.
+        advantage_type: "mean" or "max": reduction of the values of the sampled actions. The result is subtracted from
+            Q(s, a).
+        weight_type: "exp" for min(exp(A / beta), max_weight); "binary" for 1 if A is positive and 0 otherwise.
+        beta: Temperature of the exponential weights, positive. A smaller temperature gives the advantage more
+            influence.
         n_action_samples: Number of actions sampled from the policy in each state.
         max_weight: Maximum exponential weight, positive.
 

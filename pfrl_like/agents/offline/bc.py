@@ -1,4 +1,4 @@
-"""Behavioural cloning, of continuous and of discrete actions (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88)."""
+"""Behavioural cloning, for continuous and for discrete actions (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88)."""
 
 import logging
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
     """-log pi(a|s) of the recorded actions, or the mean of (pi(s) - a)**2 over the components of an action.
 
-    The squared error is for policies whose distributions have no density.
+    The squared error is used if the policy's distributions have no density.
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]: positive, and the
-        larger, the larger the row's loss is.
+        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]. The error is
+        positive and increases with the row's loss.
     """
     return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
 
@@ -49,12 +49,14 @@ def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tu
 
 
 def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-log pi(a|s) of the recorded actions + beta * the mean of the squared logits.
+    """-log pi(a|s) of the recorded actions, plus beta times the mean of the squared logits.
+
+    Logits are the constructor argument of this package's categorical distributions. For other distributions the logits
+    are the log-probabilities.
 
     Args:
-        policy: The policy, which takes the gradient. The logits are those that a categorical distribution of this
-            package was constructed with; for other distributions they are the log-probabilities.
-        batch: Transitions or sequences; the first term leaves out forbidden actions.
+        policy: The policy. The gradient of the loss flows into its parameters.
+        batch: Transitions or sequences. log pi(a|s) is computed under the action mask, the squared logits without it.
         beta: Weight of the second term.
         accumulator: "mean" or "sum" over the rows.
 
@@ -64,13 +66,13 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     distribution = distribution_of(policy, batch.replace(action_mask=None))
     logits = distribution.scores if hasattr(distribution, "scores") else distribution.logits
     allowed = distribution if batch.action_mask is None else masked(distribution, batch.action_mask)
-    surprise = -log_prob_of(allowed, batch.action)
-    loss = surprise + beta * logits.square().mean(-1)
-    return weighted_mean(loss, batch.weight, accumulator), surprise.detach()
+    nll = -log_prob_of(allowed, batch.action)
+    loss = nll + beta * logits.square().mean(-1)
+    return weighted_mean(loss, batch.weight, accumulator), nll.detach()
 
 
 def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise `imitation_loss`: the `update_step` of agents that have no other loss."""
+    """Minimise `imitation_loss`. Agents without another loss use this function as `update_step`."""
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}
@@ -80,8 +82,8 @@ class BC(OffPolicyActorCritic):
     """Behavioural cloning: the policy imitates the recorded actions; rewards have no effect.
 
     Args:
-        policy: Module from observations to distributions of actions. A policy that ends in a `DeterministicHead`
-            minimises the squared error; others maximise the likelihood.
+        policy: Module from observations to distributions of actions. If it ends in a `DeterministicHead`, the squared
+            error is minimised; otherwise the likelihood is maximised.
         optimizer: Optimiser of the policy.
         replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gpu: CUDA device index. None or a negative index means the CPU.
@@ -152,7 +154,7 @@ class BC(OffPolicyActorCritic):
 
 
 class DiscreteBC(BC):
-    """Behavioural cloning of discrete actions.
+    """Behavioural cloning for discrete actions.
 
     Args:
         policy: Module from observations to categorical distributions, for example one that ends in a

@@ -27,7 +27,7 @@ KERNELS = ("gaussian", "laplacian")
 
 
 def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
-    """Largest lam * min Q' + (1 - lam) * max Q' among n actions of the policy in the next state.
+    """Maximum of lam * min Q' + (1 - lam) * max Q' over n sampled actions in the next state.
 
     (arXiv:1906.00949, Algorithm 1.)
 
@@ -35,11 +35,11 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         policy: The policy.
         target_critics: Target networks of the critics.
         batch: Transitions.
-        n: Actions drawn in each state.
-        lam: Weight of the least value of the critics; the largest has the weight 1 - lam.
+        n: Number of actions sampled in each state.
+        lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An action value of one action, and the log-probabilities of the chosen actions, [N].
+        An `ActionValue` with one action, and the log-probabilities of the selected actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
@@ -50,7 +50,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
 
 
 def drawn_for_each(distribution: Any, n: int) -> Tensor:
-    """Draw n samples in each of N states, [n, N, A]; the random numbers of a state are consecutive."""
+    """Draw n samples in each of N states, [n, N, A]. The random numbers for one state are consecutive."""
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
     drawn: Tensor = rows.sample()
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
@@ -60,10 +60,11 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
 class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy stays near an imitator of the recorded actions.
 
-    The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. Its
-    weight alpha is a Lagrange multiplier, learnt so that the discrepancy stays at `alpha_threshold`. In evaluation the
-    agent draws actions and takes the one that the first critic values most. Actions therefore differ from call to call.
-    In training, and if the agent does not `act_deterministically`, it takes a sample. There is no recurrent form.
+    The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. The
+    weight of the discrepancy, alpha, is a Lagrange multiplier. It is learnt to keep the discrepancy near
+    `alpha_threshold`. In evaluation the agent samples several actions and selects the action with the highest value
+    under the first critic. Actions therefore differ from call to call. In training, and if `act_deterministically` is
+    False, the agent samples one action. The agent has no recurrent form.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -113,14 +114,16 @@ class BEAR(SoftActorCritic):
         lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
         n_action_samples: Number of actions sampled from the policy in each state, for the targets and to act in
             evaluation.
-        n_mmd_action_samples: Actions drawn from the policy, and from the imitator, for the discrepancy; at least 2.
+        n_mmd_action_samples: Number of actions sampled from the policy, and from the imitator, for the discrepancy; at
+            least 2.
         mmd_kernel: "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel, positive.
-        alpha_threshold: Discrepancy that is held by learning alpha; None keeps alpha constant.
+        alpha_threshold: Target value of the discrepancy. alpha is learnt to reach the target. None keeps alpha
+            constant.
         initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
         alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
+        rl_start_step: Number of first updates that train only the imitator. The attribute may be changed at any time.
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
@@ -206,7 +209,7 @@ class BEAR(SoftActorCritic):
         return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update all parts, or only the imitator before `rl_start_step`."""
+        """Update all networks; before `rl_start_step` only the imitator."""
         return (
             super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
         )
@@ -214,17 +217,17 @@ class BEAR(SoftActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, then the imitator's; only the latter if `only_imitation`."""
-        found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, found)
+        """Minimise the losses of critics and policy unless `only_imitation`, then minimise the imitator's loss."""
+        result = None if only_imitation else super().update_step(batch, step, with_policy)
+        return imitation.step_imitator(self, batch, step, result)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject parts with which the losses cannot be computed: policy and critics, then the imitator."""
+        """Raise if the losses cannot be computed with the policy, the critics and the imitator."""
         super().try_parts(batch, distribution)
         imitation.try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Most valued actions, by the first critic, of `n_action_samples` of the policy, and their `ChosenAction`."""
+        """Return the best of `n_action_samples` sampled actions under the first critic, and their `ChosenAction`."""
         best = imitation.chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
@@ -234,7 +237,7 @@ class BEAR(SoftActorCritic):
             return imitation.most_valued(self.acting_critic, obs, actions)
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers: temperature and alpha."""
+        """Return the Lagrange multipliers temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super()._make_multipliers(), alpha]
@@ -253,9 +256,10 @@ class BEAR(SoftActorCritic):
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the loss of Soft Actor-Critic's policy + alpha * (discrepancy - alpha_threshold).
+        """Minimise the policy loss of Soft Actor-Critic plus alpha * (discrepancy - alpha_threshold).
 
-        Then minimise the losses of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
+        Then minimise the losses of temperature and alpha, if these are learnt (arXiv:1906.00949, eq. 1 and Algorithm
+        1).
         """
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         discrepancy = self._discrepancy(batch)
@@ -270,7 +274,7 @@ class BEAR(SoftActorCritic):
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def _discrepancy(self, batch: Batch) -> Tensor:
-        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]; the policy takes the gradient."""
+        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]. The gradient flows into the policy."""
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))

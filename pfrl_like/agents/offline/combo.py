@@ -6,41 +6,40 @@ from torch import Tensor
 from pfrl_like.agents.offline.cql import CQL
 from pfrl_like.batch import Batch
 
-#: Column of `Batch.extra`: True in rows that a model of the environment imagined, [N], bool.
+#: Column of `Batch.extra`: True in rows that a model of the environment generated, [N], bool.
 IMAGINED = "imagined"
 
 
 def model_based_gap(values: Tensor, log_density: Tensor, data_value: Tensor, imagined: Tensor) -> Tensor:
-    """Gap between the values of actions drawn in imagined states and of the data's actions in recorded states.
+    """Values of sampled actions in imagined states minus values of recorded actions in recorded states.
 
-    The mean over the rows is E_imagined[log sum exp(Q(s, a) - log density(a))] - E_recorded[Q(s, a)]
-    (arXiv:2102.08363, eq. 2, with the actions of appendix B). If all rows are of one kind, both means are over all
-    rows.
+    The mean over the rows is E_imagined[log sum exp(Q(s, a) - log density(a))] - E_recorded[Q(s, a)] (arXiv:2102.08363,
+    eq. 2, with the actions of appendix B). If all rows are imagined, or all are recorded, both means are over all rows.
 
     Args:
-        values: Q of the drawn actions, [M, N].
-        log_density: Log-densities of the drawn actions under the distributions that they were drawn from, [M, N].
-        data_value: Q of the rows' own actions, [N].
+        values: Q(s, a) of the sampled actions, [M, N].
+        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        data_value: Q(s, a) of the action in each row, [N].
         imagined: True in imagined rows, [N], bool.
 
     Returns:
         The gap of each row, [N].
     """
-    drawn = torch.logsumexp(values - log_density, 0)
-    return _in_mean(imagined) * drawn - _in_mean(~imagined) * data_value
+    soft_maximum = torch.logsumexp(values - log_density, 0)
+    return _in_mean(imagined) * soft_maximum - _in_mean(~imagined) * data_value
 
 
 def _in_mean(which: Tensor) -> Tensor:
-    """Factors [N] that turn a mean over all rows into one over the selected rows; 1 if no row is selected."""
-    share = which.float().mean()
-    return torch.where(share > 0, which / share, 1.0)
+    """Factors [N] that convert a mean over all rows to a mean over the selected rows; 1 if no row is selected."""
+    fraction = which.float().mean()
+    return torch.where(fraction > 0, which / fraction, 1.0)
 
 
 class COMBO(CQL):
-    """CQL on recorded and imagined data: lowers values in imagined states, and raises those of recorded actions.
+    """CQL on recorded and imagined data: lowers values in imagined states, raises values of recorded actions.
 
-    `batch.extra["imagined"]` marks imagined rows, as `pfrl_like.dynamics.ModelRollouts` does. From batches without such
-    marks, for instance online, the agent learns as `CQL`.
+    `batch.extra["imagined"]` marks the imagined rows; `pfrl_like.dynamics.ModelRollouts` sets it. For batches without
+    this column, for example online, an update equals an update of `CQL`.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -104,7 +103,7 @@ class COMBO(CQL):
     """
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """`model_based_gap`; the gap of `CQL` for batches without marks."""
+        """`model_based_gap`, or the gap of `CQL` if the batch does not mark imagined rows."""
         if batch.extra is None or IMAGINED not in batch.extra:
             return super()._gap(values, log_density, data_value, batch)
         return model_based_gap(values, log_density, data_value, batch.extra[IMAGINED])

@@ -42,11 +42,11 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
     Args:
         policy: The policy.
         batch: Transitions or sequences.
-        n: Actions of each kind.
+        n: Number of actions from each of the three distributions.
 
     Returns:
-        For each row n actions of the policy, n of the policy in the next state and n uniform in [-1, 1],
-        [3 * n, N, ...], and the logarithms of their densities, [3 * n, N].
+        The sampled actions, [3 * n, N, ...], and their log-densities, [3 * n, N]. For each row, n actions are from the
+        policy, n actions are from the policy in the next state, and n actions are uniform in [-1, 1].
     """
     distributions = distribution_of(policy, batch), distribution_of(policy, batch, next=True)
     drawn = [distribution.sample((n,)) for distribution in distributions]
@@ -57,15 +57,15 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
 
 
 def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) -> Tensor:
-    """Gap between the values of drawn actions and of the data's actions, [N] (arXiv:2006.04779, eq. 4, appendix F).
+    """Values of sampled actions minus values of the actions in the data, [N] (arXiv:2006.04779, eq. 4, appendix F).
 
-    It is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data), with a sum over the draws, for which thresholds
-    are usually given. A mean over the draws would differ by a constant.
+    The gap is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data). The sum is over the sampled actions.
+    Published values of `alpha_threshold` assume the sum. A mean over the samples would differ by a constant.
 
     Args:
-        values: Q of the drawn actions, [M, N].
-        log_density: Log-densities of the drawn actions under the distributions that they were drawn from, [M, N].
-        data_value: Q of the data's actions, [N].
+        values: Q(s, a) of the sampled actions, [M, N].
+        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        data_value: Q(s, a) of the actions in the data, [N].
     """
     return torch.logsumexp(values - log_density, 0) - data_value
 
@@ -74,9 +74,9 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
 class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic with a term that lowers the values of unseen actions.
 
-    The conservative term compares the values of the data's actions with those of actions drawn from the policy and
-    uniformly from [-1, 1]. It is added to the critics' squared errors, not to half of them as in the paper's equation:
-    the weights that the authors and others give for the term assume this.
+    The conservative term compares the values of the actions in the data with the values of sampled actions. The samples
+    are from the policy and from the uniform distribution on [-1, 1]. The TD loss is the full squared error; the
+    equation in the paper has half of it. Published weights of the conservative term assume the full squared error.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -195,7 +195,7 @@ class CQL(SoftActorCritic):
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers: temperature and alpha."""
+        """Return the Lagrange multipliers temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super()._make_multipliers(), alpha]
@@ -206,34 +206,35 @@ class CQL(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Next value and soft rewards of `SoftActorCritic`; the plain rewards without `soft_q_backup`."""
+        """Return the next value and the soft rewards of `SoftActorCritic`; plain rewards if not `soft_q_backup`."""
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of Soft Actor-Critic's critics plus the conservative term."""
-        return (found for found, _ in self._conservative_losses(batch))
+        return (losses for losses, _ in self._conservative_losses(batch))
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses and alpha's, which is `temperature_loss` of the mean gap."""
+        """Minimise the critics' losses and the loss of alpha, `temperature_loss` of the mean gap."""
         gaps = []
 
         def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for found, gap in self._conservative_losses(batch):
+            for critic_result, gap in self._conservative_losses(batch):
                 gaps.append(gap.detach())
-                yield found
+                yield critic_result
 
-        found = self._step_critics(losses(), step)
+        results = self._step_critics(losses(), step)
         gap = average(gaps)
         self._multipliers["alpha"].update(
             step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
         )
-        return found, {"conservative_gap": gap}
+        return results, {"conservative_gap": gap}
 
     def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """For each critic the result of `critic_loss`, plus the conservative term, and the weighted gap, [N]."""
+        """Yield for each critic the result of `critic_loss`, with the conservative term added, and the weighted gap
+        [N]."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -248,24 +249,25 @@ class CQL(SoftActorCritic):
             yield (loss, td_error, mean), gap
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values of the drawn actions, [3 * n_action_samples, N], as the conservative term uses them."""
+        """Values of the sampled actions in the conservative term, [3 * n_action_samples, N]; overridden by `CalQL`."""
         return values
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """`conservative_gap`, which documents the arguments; the conservative term lowers its mean over the batch."""
+        """Return `conservative_gap`. The conservative term of the loss is the mean over the batch."""
         return conservative_gap(values, log_density, data_value)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Bounds of actions of `SoftActorCritic`, and those of the uniform actions."""
+        """Return the action bounds of `SoftActorCritic` and the bounds of the uniform actions."""
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
-    """Soft maximum log sum exp Q(s, .) of the allowed actions less Q(s, a), [N] (arXiv:2006.04779, eq. 4).
+    """log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
-        value: A `DiscreteActionValue` of the states, of any form; the gaps of an ensemble's members are added up.
-        action: The data's actions, [N].
+        value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, the gaps of the members are
+            summed.
+        action: Actions in the data, [N].
     """
     gaps = [
         each.without_forbidden(each.q_values).logsumexp(1) - each.evaluate_actions(action)
@@ -312,7 +314,8 @@ class DiscreteCQL(DoubleDQN):
         compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
             and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
             each batch size. Each compilation takes about 30 s and is logged (level INFO).
-        conservative_weight: Factor of the gap between the soft maximum and the value of the data's action.
+        conservative_weight: Weight of the conservative gap: log sum exp of Q(s, .) minus Q(s, a) of the action in the
+            data.
 
     Raises:
         ValueError: If `conservative_weight` is negative, or if another argument is outside its documented range.
@@ -362,17 +365,17 @@ class DiscreteCQL(DoubleDQN):
 
 
 class CalQL(CQL):
-    """Conservative Q-Learning that lowers no value below the observed return, to prepare for learning online.
+    """Calibrated CQL: does not lower values below the observed return, to prepare for online learning.
 
-    The conservative term replaces values of the policy's actions that are below the return of the recorded actions
-    from the row's state on by that return (arXiv:2303.05479, eq. 5.1). Where an episode was cut off, or still runs, the
-    return bootstraps from the least value of the target critics.
+    For actions of the policy, the conservative term uses max(Q(s, a), G), where G is the return of the recorded episode
+    from s (arXiv:2303.05479, eq. 5.1). If the episode is truncated or still running, G bootstraps from the minimum over
+    the target critics.
 
-    The losses differ from those of d3rlpy 2.8 as the estimator `pfrl_like.algos.CQL` documents. d3rlpy's returns do not
-    bootstrap where an episode was cut off.
+    `pfrl_like.algos.CQL` documents how the losses differ from d3rlpy 2.8. In addition, the returns of d3rlpy do not
+    bootstrap at the end of a truncated episode.
 
-    Batches for `update` need the steps after their own: `sample_batch(..., continuation=math.inf)`. The agent requests
-    them from runners and from the replay buffer. There is no recurrent form.
+    Batches that are passed to `update` must contain the steps after each transition: `sample_batch(...,
+    continuation=math.inf)`. Runners and the agent itself sample such batches. The agent has no recurrent form.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -431,8 +434,8 @@ class CalQL(CQL):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the parts do not fit together, on an unknown keyword, or on a replay buffer that cannot give the
-            steps after a transition.
+        TypeError: If the arguments do not fit together, if a keyword is unknown, or if the replay buffer cannot return
+            the steps after a transition.
     """
 
     _may_be_recurrent = False
@@ -486,23 +489,23 @@ class CalQL(CQL):
         super().__init__(**arguments_for(CQL, locals()))
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject modules that `CQL` rejects, and a replay buffer that cannot give the steps after a transition."""
+        """Reject modules that `CQL` rejects, and a replay buffer that cannot return the steps after a transition."""
         super()._check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the returns, then update as `CQL`."""
+        """Compute the returns, then update like `CQL`."""
         with evaluating_readers(self.policy):
             returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
-        """Least value of an action of the policy under the target critics, [n]."""
+        """Minimum over the target critics of the value of one sampled action in each state, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Raise the values of the policy's actions to at least the returns; those of uniform actions do not change."""
+        """Return max(value, return) for actions of the policy, and unchanged values for uniform actions."""
         (returns,) = batch.required("returns")
         of_policy = 2 * self.n_action_samples
         return torch.cat([torch.maximum(values[:of_policy], returns), values[of_policy:]])

@@ -19,21 +19,22 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
-    """Gradients of Q(s, a) with respect to the actions, [N, ...] for each critic; differentiable again.
+    """Differentiable gradients of Q(s, a) with respect to the actions, [N, ...] for each critic.
 
     Args:
-        values: For each critic, an action value of one action.
-        action: The actions that the values belong to.
+        values: For each critic, an `ActionValue` with one action.
+        action: Actions that the critics evaluated.
     """
     sums = [mean_value(value).sum() for value in values]
     return [torch.autograd.grad(each, action, create_graph=True)[0] for each in sums]
 
 
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Alignment of each critic's gradient with those of the others, [N] (arXiv:2110.01548, eq. 5).
+    """Alignment of each critic's gradient with the gradients of the other critics, [N] (arXiv:2110.01548, eq. 5).
 
-    It is 2 / (K - 1) times the sum of the cosines with the K - 1 others. The others take no gradient here, so that each
-    critic has the same gradient as under the paper's sum over all pairs.
+    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the K - 1 other critics. The gradients of
+    the other critics are detached. Each critic therefore has the same gradient as under the sum over all pairs in the
+    paper.
 
     Args:
         gradients: `action_gradients` of each of K critics, [N, ...].
@@ -45,7 +46,7 @@ def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
 
 
 class EDAC(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics; targets and policy use the least value of all.
+    """Soft Actor-Critic with an ensemble of critics; targets and policy use the minimum over all critics.
 
     Args:
         policy: Module from observations to distributions of actions, for example one that ends in a
@@ -79,8 +80,8 @@ class EDAC(SoftActorCritic):
             the policy's entropy near the target. None keeps the temperature constant.
         temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
         act_deterministically: True to select the mode of the policy in evaluation, False to sample.
-        further_q_funcs: Additional critics. The target uses the minimum over all critics. The paper has 10 to 50
-            critics in all.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics. The paper uses 10 to 50
+            critics in total.
         further_q_func_optimizers: Optimisers of the additional critics.
         n_times_update: Number of updates every `update_interval` steps.
         policy_update_delay: Number of critic updates per update of the policy and the temperature.
@@ -93,7 +94,8 @@ class EDAC(SoftActorCritic):
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        eta: Weight of the term that makes the critics' gradients with respect to actions differ; 0 gives SAC-N.
+        eta: Weight of the diversity loss, which makes the critics' gradients with respect to actions differ; 0 gives
+            SAC-N.
 
     Raises:
         ValueError: If `eta` is negative, or positive with a single critic, or if another argument is outside its
@@ -145,7 +147,9 @@ class EDAC(SoftActorCritic):
         check_numbers_in(self, eta=(0, None))
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         if eta and len(self._critic_names) < 2:
-            raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
+            raise ValueError(
+                f"eta is {eta}, but the diversity loss needs at least two critics: add critics, or set eta=0"
+            )
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of `SoftActorCritic`'s critics plus `eta` times `diversity_losses`."""
@@ -156,12 +160,12 @@ class EDAC(SoftActorCritic):
         batch = batch.replace(action=batch.action.detach().requires_grad_())
         with torch.enable_grad():
             values = of_action = [self.value_of(critic, batch) for critic in self.critics]
-            if batch.lengths is not None:  # recurrent states depend on earlier actions, too
+            if batch.lengths is not None:  # recurrent states also depend on earlier actions
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self._rows_of_critics(batch)
-        found = [
+        results = [
             critic_loss(*each, next_value, reward, **self._loss_options) for each in zip(values, rows, strict=True)
         ]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
-        return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]
+        return [(loss + term, error, value) for (loss, error, value), term in zip(results, weighted, strict=True)]

@@ -23,19 +23,19 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
-    """V(s) of every row, or V(s') of the `next` states, [N]; recurrent states begin with the sequence.
+    """V(s), or V(s') if `next`, [N]. A recurrent `v_func` starts each sequence from its initial recurrent state.
 
-    Ignores the batch's action masks, since V does not depend on actions.
+    Action masks are ignored, because V does not depend on actions.
 
     Raises:
-        ValueError: If it is not one number for each row.
+        ValueError: If `v_func` does not return one value for each row.
     """
     batch = batch.replace(action_mask=None, next_action_mask=None)
     value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
-        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"v_func gives {came} for {n} rows, expected one number for each, ({n}, 1)")
+        actual = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"v_func gives {actual} for {n} rows, expected one value for each row, ({n}, 1)")
     return value.reshape(-1)
 
 
@@ -45,14 +45,14 @@ def iql_value_loss(
     """Expectile loss of V(s) against Q(s, a) of the recorded actions (arXiv:2110.06169, eq. 5).
 
     Args:
-        v_func: The value function, which takes the gradient.
+        v_func: The value function. The gradient of the loss flows into its parameters.
         q: Q(s, a), [N].
         batch: Transitions or sequences.
         tau: Expectile of the action values that V learns.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and V(s), [N], detached.
+        The scalar loss (weighted if the batch has weights), and the detached V(s), [N].
     """
     value = state_value_of(v_func, batch)
     return weighted_mean(expectile(q - value, tau), batch.weight, accumulator), value.detach()
@@ -68,33 +68,34 @@ def iql_critic_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of a critic's values against reward + discount * V(s') (arXiv:2110.06169, eq. 6).
 
-    Distributional critics learn the target by their means, since V is a number.
+    The target is a scalar, because V is a scalar. Distributional critics are trained by their means.
 
     Args:
-        value: Action value of one action, the one taken, in each state.
+        value: `ActionValue` of each row with one action, the action taken.
         batch: Transitions or sequences.
-        next_value: V(s'), [N]; takes no gradient.
-        elementwise: Loss of one TD error.
+        next_value: V(s'), [N]; no gradient flows into it.
+        elementwise: Function that returns the loss of each TD error.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+        The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
     """
     target = td_target(batch.reward, batch.discount, next_value)
-    only = torch.zeros_like(batch.reward, dtype=torch.int64)
-    loss, td_error, mean = value.target_loss(only, target, elementwise)
+    action = torch.zeros_like(batch.reward, dtype=torch.int64)
+    loss, td_error, mean = value.target_loss(action, target, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
 @constructor_only("v_func_optimizer")
 class IQL(AdvantageWeightedActorCritic):
-    """Implicit Q-Learning: evaluates recorded actions only.
+    """Implicit Q-Learning: the critics evaluate only recorded actions.
 
     A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
     the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
-    The losses of critics and value function equal those of d3rlpy 2.8, which reports their sum as `critic_loss`. The
-    weights of d3rlpy's policy use V after the value function's step; the weights here use V before that step.
+    The losses of critics and value function equal the losses of d3rlpy 2.8; d3rlpy reports their sum as `critic_loss`.
+    d3rlpy computes the policy's weights with V after the update of the value function. This agent uses V before the
+    update.
 
     Args:
         policy: Module from observations to distributions of actions with densities, for example one that ends in a
@@ -135,11 +136,11 @@ class IQL(AdvantageWeightedActorCritic):
             indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
         compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
             compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
-        v_func: Value function: module from observations to numbers [N, 1].
+        v_func: Value function: module from observations to values [N, 1].
         v_func_optimizer: Optimiser of the value function.
-        expectile: Expectile that the value function learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best
-            action.
-        beta: Inverse temperature of the weights, positive; the larger, the more the advantage counts.
+        expectile: Expectile that the value function learns, between 0 and 1. 0.5 gives the mean over recorded actions;
+            0.9 is close to the value of the best recorded action.
+        beta: Inverse temperature of the weights, positive. A larger value gives the advantage more influence.
         max_weight: Maximum weight, positive.
 
     Raises:
@@ -203,12 +204,12 @@ class IQL(AdvantageWeightedActorCritic):
         return self._further
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject a value function whose output is not a tensor of numbers, then what the base class rejects."""
+        """Reject a value function whose output is not a tensor, then call the base class."""
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V as it was before the update."""
+        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V before the update."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)
