@@ -230,8 +230,8 @@ class ACERContinuousActionHead(nn.Module):
         distribution, value = self.pi(obs), self.v(obs)
         if kind_of_actions(distribution) == "discrete":
             raise OutputError(
-                f"pi gives {type(distribution).__name__}, a distribution of discrete actions, but this head is for continuous "
-                "actions: use a Gaussian head for pi, or ACERDiscreteActionHead in place of this head"
+                f"pi gives {type(distribution).__name__}, a distribution of discrete actions, but this head is "
+                "for continuous actions: use a Gaussian head for pi, or ACERDiscreteActionHead in place of this head"
             )
 
         def evaluate(action: Tensor) -> Tensor:

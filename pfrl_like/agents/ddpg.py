@@ -96,6 +96,7 @@ class DDPG(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("q",)
     averaged_updates = ("actor_loss", "critic_loss")
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")

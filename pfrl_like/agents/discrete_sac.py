@@ -145,6 +145,7 @@ class DiscreteSAC(SoftActorCritic):
     """
 
     value_type: type[Any] = Categorical
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)

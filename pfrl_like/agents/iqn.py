@@ -121,8 +121,8 @@ class IQN(DQN):
         sampling = [part for part in parts if isinstance(part, ImplicitQuantileQFunction)]
         if n_fractions and not sampling:
             raise TypeError(
-                f"quantile_thresholds_{next(iter(n_fractions))} is given, but q_function is {type(self.model).__name__}, "
-                "which contains no ImplicitQuantileQFunction"
+                f"quantile_thresholds_{next(iter(n_fractions))} is given, but q_function is "
+                f"{type(self.model).__name__}, which contains no ImplicitQuantileQFunction"
             )
         for part in sampling:
             part.set_thresholds(**n_fractions)

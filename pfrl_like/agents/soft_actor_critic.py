@@ -162,6 +162,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
     averaged_rows: tuple[str, ...] = ("entropy",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
     _targets = Targets(of_policy=False, moved="every update")

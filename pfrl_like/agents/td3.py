@@ -112,8 +112,10 @@ class TD3(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of the statistics that are averaged over updates.
     averaged_updates = ("policy_loss",)
     _saved_counters = {**OffPolicyActorCritic._saved_counters, "q_func_n_updates": "q_func_n_updates"}
+    # Names of the statistics that are returned by `get_statistics`.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
     _targets = Targets(moved="with policy")

@@ -118,6 +118,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows: tuple[str, ...] = ("weight",)
     averaged_updates: tuple[str, ...] = ("policy_loss",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
@@ -174,7 +175,8 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
         """Return the minimum target value of a sampled next action, and the rewards.
 
-        The target policy, if the agent has one, selects the next action."""
+        The target policy, if the agent has one, selects the next action.
+        """
         policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()

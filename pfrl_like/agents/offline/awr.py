@@ -131,7 +131,9 @@ class AWR(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteAWR")
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("v", "weight")
     averaged_updates = ("policy_loss",)
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
@@ -329,6 +331,7 @@ class DiscreteAWR(AWR):
     """
 
     value_type: type[Any] = Categorical
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "AWR")
     _densities_of = staticmethod(probabilities)
 

@@ -110,8 +110,10 @@ class BC(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_form = "DiscreteBC"
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     bootstraps = False
@@ -187,6 +189,7 @@ class DiscreteBC(BC):
     """
 
     value_type: type[Any] = Categorical
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "BC")
 
     def __init__(

@@ -164,7 +164,9 @@ class BCQ(OffPolicyActorCritic):
     """
 
     _acting_attributes = ("_choice", "_policy_updates")
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBCQ")
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
     _targets = Targets(moved="every update")
@@ -266,8 +268,7 @@ class BCQ(OffPolicyActorCritic):
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """Return the policy's output for features of one observation, [1, ...]; errors name the imitator if it
-        fails."""
+        """Return the policy's output for features of one observation, [1, ...]. The imitator is checked first."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
@@ -371,6 +372,7 @@ class DiscreteBCQ(DQN):
     _is_offline = True
     _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
+    # Names of the statistics that are averaged over updates.
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
     _may_be_recurrent = False
 

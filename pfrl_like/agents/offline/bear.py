@@ -131,6 +131,7 @@ class BEAR(SoftActorCritic):
     """
 
     _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")

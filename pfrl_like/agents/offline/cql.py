@@ -139,6 +139,7 @@ class CQL(SoftActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     _elementwise = staticmethod(square)
@@ -233,8 +234,7 @@ class CQL(SoftActorCritic):
         return results, {"conservative_gap": gap}
 
     def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """Yield for each critic the result of `critic_loss`, with the conservative term added, and the weighted gap
-        [N]."""
+        """Yield `critic_loss` plus the conservative term, and the weighted gap [N], for each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -262,7 +262,7 @@ class CQL(SoftActorCritic):
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
-    """log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
+    """Log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
         value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, the gaps of the members are

@@ -124,7 +124,8 @@ def returns_to_go(batch: Batch) -> Tensor:
     continuation = batch.continuation
     if continuation is None:
         raise ValueError(
-            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf to sample_sequences"
+            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf to "
+            "sample_sequences"
         )
     if not len(continuation.reward):
         return batch.reward
@@ -196,7 +197,9 @@ class DecisionTransformer(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     _targets = NO_TARGETS
@@ -344,8 +347,8 @@ class DecisionTransformer(OffPolicyActorCritic):
             ExportError: Always.
         """
         raise ExportError(
-            "a DecisionTransformer cannot be exported: its actions depend on returns-to-go, observations and actions of "
-            "several steps; export the network agent.policy instead"
+            "a DecisionTransformer cannot be exported: its actions depend on the observations, actions and "
+            "returns-to-go of several steps; export the network agent.policy instead"
         )
 
     # Saving
@@ -409,4 +412,5 @@ class DiscreteDecisionTransformer(DecisionTransformer):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -89,12 +89,14 @@ class FittedQEvaluation(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of the statistics that are returned by `get_statistics` and averaged over updates.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
     _is_offline = True
     policy_learns = False
     _targets = Targets(of_policy=False)
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     _discrete_form = "DiscreteFittedQEvaluation"
 
@@ -154,7 +156,8 @@ class FittedQEvaluation(OffPolicyActorCritic):
     def count_updates_from(self, count: int) -> None:
         """Set the number of updates, which determines when the target networks are updated next.
 
-        Target networks are updated when the number is a multiple of `target_update_interval`."""
+        Target networks are updated when the number is a multiple of `target_update_interval`.
+        """
         self.optim_t = count
         self._updates_left = self._updates_per_move() - count % self._updates_per_move()
 
@@ -208,6 +211,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
 
     value_type: type[Any] = Categorical
     value_of = staticmethod(value_of_state)
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:

@@ -148,6 +148,7 @@ class IQL(AdvantageWeightedActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("v", "weight")
     averaged_updates = ("policy_loss", "v_func_loss")
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")

@@ -278,7 +278,7 @@ REDQ: Table = {
 }  # fmt: skip
 CROSSQ: Table = {
     "policy_update_delay": learnt(1, KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"),
-    "soft_update_tau": Effect(0.5, refused="no target networks that could move"),
+    "soft_update_tau": Effect(0.5, refused="CrossQ has no target networks"),
 }  # fmt: skip
 EDAC: Table = {
     "eta": learnt(5.0, CONSERVATIVE + "eta_weighs_the_diversity_and_sac_n_has_none"),

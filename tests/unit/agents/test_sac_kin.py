@@ -122,8 +122,8 @@ def test_redqs_policy_learns_once_a_step() -> None:
 
 def test_redq_refuses_what_it_cannot_do() -> None:
     for options, message in (
-        ({"n": 1}, "there are 1 q_funcs, expected at least 2"),
-        ({"subset_size": 5}, "there are 4 q_funcs, expected at least 2 and subset_size, 5"),
+        ({"n": 1}, "q_funcs has length 1, expected at least 2"),
+        ({"subset_size": 5}, "q_funcs has length 4, expected at least 2 and at least subset_size, 5"),
         ({"compile": True}, "compile is True, but every update of REDQ"),
     ):
         with pytest.raises(ValueError, match=message):
