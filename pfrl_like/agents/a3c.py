@@ -41,7 +41,7 @@ def a3c_loss(
         beta: Weight of the entropy.
         pi_loss_coef: Weight of the policy loss, including the entropy term.
         v_loss_coef: Weight of the value loss.
-        weight: Importance weight of each step, [N]; None for 1.
+        weight: Importance weight of each step, [N]; None sets all weights to 1.
 
     Returns:
         A scalar.

@@ -89,7 +89,7 @@ def policy_loss(
         advantage: Advantage of each action, [N]; no gradient flows into it.
         ratio: Importance ratio pi(a) / mu(a) of each action, [N]; mu is the behaviour policy. None if pi and mu are
             equal.
-        truncation_threshold: c; None for no truncation.
+        truncation_threshold: c; None disables truncation.
     """
     weight = advantage
     if ratio is not None:

@@ -178,7 +178,7 @@ class DDPG(OffPolicyActorCritic):
         return loss
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does, with one gradient step on each loss."""
+        """Update like PFRL's `update`, with one gradient step on each loss."""
         step = own_step(self)
         step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
         step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))

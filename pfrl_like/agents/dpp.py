@@ -23,8 +23,8 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 class AbstractDPP(DQN):
     """DQN that learns action preferences. The preferences of suboptimal actions keep decreasing.
 
-    After each update of the target network, the targets contain one more difference between the preference of an action
-    and the state value. Subclasses define the state value.
+    With each update of the target network, the difference between the preference and the state value is added to the
+    preference once more. Subclasses define the state value.
 
     Args:
         q_function: Module from observations to an `ActionValue`.

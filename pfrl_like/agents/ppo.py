@@ -87,7 +87,7 @@ def ppo_objective(
         old_value: Values at the time of acting, [N].
         advantage: Advantages, [N]; no gradient flows into them.
         returns: Targets of the values, [N].
-        weight: Importance weight of each step, [N]; None for 1.
+        weight: Importance weight of each step, [N]; None sets all weights to 1.
         clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
         clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
             disables clipping.

@@ -310,7 +310,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         return actions_of_policy(self, batch_obs, deterministic)
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does: the critics, the policy and temperature if due, and the target networks."""
+        """Update like PFRL's `update`: the critics, policy and temperature if due, and the target networks."""
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)

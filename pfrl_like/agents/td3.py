@@ -221,7 +221,7 @@ class TD3(OffPolicyActorCritic):
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does: the critics, then, if it is due, the policy and the target networks."""
+        """Update like PFRL's `update`: the critics, then, if due, the policy and the target networks."""
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
