@@ -36,9 +36,8 @@ def future_returns(batch: Batch, value: Callable[[Any], Tensor], lambd: float) -
     if not len(continuation.reward):
         return batch.reward + batch.discount * next_value
     values = torch.zeros_like(continuation.reward)
-    rows = (
-        continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
-    )  # other rows have weight 0
+    # With lambda 1 only rows at a cut-off bootstrap.
+    rows = continuation.cut if lambd == 1 else torch.arange(len(values), device=values.device)
     for some in torch.split(rows, _ROWS_OF_A_CALL) if len(rows) else ():
         values[some] = value(map_nested(lambda leaf: leaf[some], continuation.next_obs))  # noqa: B023 - called at once
     rest = linked_lambda_returns(continuation.reward, continuation.discount, values, continuation.after, lambd)

@@ -35,7 +35,7 @@ def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
         actual = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"v_func gives {actual} for {n} rows, expected one value for each row, ({n}, 1)")
+        raise ValueError(f"v_func gives {actual} for {n} rows, expected one number for each row, ({n}, 1)")
     return value.reshape(-1)
 
 
