@@ -140,8 +140,8 @@ class DiscreteSAC(SoftActorCritic):
 
     Raises:
         ValueError: If an argument is outside the range documented above. The message contains the value.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown. Also when a run begins, if a critic
-            does not return a `DiscreteActionValue`.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. The error is also raised when a run
+            begins, if a critic does not return a `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical

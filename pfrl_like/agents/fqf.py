@@ -17,8 +17,8 @@ class FQF(DQN):
         optimizer = torch.optim.Adam(fqf_parameter_groups(q_function, lr=2.5e-9), lr=5e-5)
         agent = FQF(q_function, optimizer, replay_buffer, gamma=0.99, explorer=explorer)
 
-    The statistic `average_loss` may be negative. The loss of the fractions is a surrogate that only has the correct
-    gradient, and the entropy of the fractions is subtracted from it.
+    The statistic `average_loss` may be negative. The loss of the fractions is a surrogate: only its gradient is
+    meaningful. The entropy of the fractions is subtracted from the loss.
 
     Args:
         q_function: Module from observations to an `ActionValue`. The value must be a `FullyParametrizedActionValue`.

@@ -136,7 +136,7 @@ class IQN(DQN):
 
 
 def compute_eltwise_huber_quantile_loss(y: Tensor, t: Tensor, taus: Tensor) -> Tensor:
-    """Quantile Huber losses of all pairs, [B, N, N'], by `quantile_huber_of_pairs`.
+    """Quantile Huber losses of all pairs, [B, N, N'], computed by `quantile_huber_of_pairs`.
 
     Args:
         y: Predicted quantiles, [B, N].

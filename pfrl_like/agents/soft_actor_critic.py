@@ -91,7 +91,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
         ValueError: If the log-probabilities do not have the shape [N].
     """
     distribution = distribution_of(policy, batch, next=next)
-    has_both = hasattr(distribution, "rsample_with_log_prob")  # as the library's Gaussians; it saves a call
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # the library's Gaussians have it; it saves a call
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)

@@ -73,9 +73,10 @@ class TQC(SoftActorCritic):
 
     Raises:
         ValueError: If `n_dropped` is negative, or if another argument is outside its documented range. The message
-            contains the value. Also when a run begins, or at the first update, if no quantile is left.
-        TypeError: If the arguments do not fit together, or if a keyword is unknown. Also when a run begins, if a critic
-            returns no quantiles.
+            contains the value. The error is also raised when a run begins, or at the first update, if no quantile is
+            left.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. The error is also raised when a run
+            begins, if a critic returns no quantiles.
     """
 
     _policy_pool = staticmethod(average)

@@ -221,7 +221,7 @@ class AWR(OffPolicyActorCritic):
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self._advantage(batch, returns)
-        # Synchronises with the GPU once per iteration. Otherwise parts without the bad rows would be trained on first.
+        # Check before all gradient steps, because a part may not contain the non-finite rows. This waits for the GPU.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
         steps = batch.replace(

@@ -234,7 +234,7 @@ class BCQ(OffPolicyActorCritic):
         )
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator and its optimiser, by attribute."""
+        """Return the imitator and its optimiser, keyed by attribute name."""
         return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -416,7 +416,7 @@ class DiscreteBCQ(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def extra_modules(self) -> Mapping[str, nn.Module]:
-        """The imitator, by attribute."""
+        """Return the imitator, keyed by attribute name."""
         return {"imitator": self._imitator}
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:

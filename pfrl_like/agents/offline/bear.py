@@ -206,7 +206,7 @@ class BEAR(SoftActorCritic):
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator and its optimiser, by attribute."""
+        """Return the imitator and its optimiser, keyed by attribute name."""
         return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:

@@ -62,9 +62,8 @@ class ReturnContext:
             del steps[: -self.size]
         several = [self.steps[row] for row in rows]
         longest = max(map(len, several))
-        padded = [
-            [*steps, *[steps[-1]] * (longest - len(steps))] for steps in several
-        ]  # the causal model ignores copies
+        # Copies pad shorter sequences at the end; the causal model ignores them.
+        padded = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]
         flat = [step for steps in padded for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
 

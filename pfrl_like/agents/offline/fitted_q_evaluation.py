@@ -49,9 +49,9 @@ class FittedQEvaluation(OffPolicyActorCritic):
     Args:
         policy: Evaluated policy: module from observations to distributions of actions.
         q_funcs: Critics, called as `q_func((obs, action))`. Each returns a tensor [N, 1], or an `ActionValue` with one
-            action; it may be distributional.
+            action. The `ActionValue` may be distributional.
         q_func_optimizers: Optimisers of the critics, one per critic.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
             n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
@@ -89,7 +89,7 @@ class FittedQEvaluation(OffPolicyActorCritic):
         TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    # Names of the statistics that are returned by `get_statistics` and averaged over updates.
+    # Names of statistics, in this order: returned by `get_statistics`, averaged over updates.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
@@ -171,7 +171,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         q_funcs: Critics, called as `q_func(obs)`. Each returns a `DiscreteActionValue`, including distributional
             subclasses. Critics that are not distributional bootstrap from the mean over the policy's actions.
         q_func_optimizers: Optimisers of the critics, one per critic.
-        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
             n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
         explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the

@@ -201,7 +201,7 @@ class IQL(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The value function and its optimiser, by attribute."""
+        """Return the value function and its optimiser, keyed by attribute name."""
         return self._further
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:

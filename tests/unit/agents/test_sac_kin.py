@@ -184,7 +184,7 @@ def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alon
     with pytest.raises(TypeError, match="soft_update_tau is given, but CrossQ has no target networks"):
         make_crossq(soft_update_tau=0.1)
     up_to_phi = [*([None] * 7), 0.9, None, 10, 4, 1, None]
-    with pytest.raises(TypeError, match="CrossQ got soft_update_tau"):
+    with pytest.raises(TypeError, match="soft_update_tau is given, but CrossQ"):
         CrossQ(*up_to_phi, 0.1)
 
 
