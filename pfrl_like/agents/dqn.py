@@ -285,7 +285,7 @@ class DQN(OffPolicyAgent):
                 else "number the possible actions in a wrapper whose action space is Discrete"
             )
             raise TypeError(
-                f"{type(self).__name__} with a Q-function of discrete actions ({type(value).__name__}) cannot act in "
+                f"{type(self).__name__} with a Q-function for discrete actions ({type(value).__name__}) cannot act in "
                 f"{action_space}; {way_out}"
             )
         if n_actions != action_space.n:
