@@ -60,7 +60,7 @@ class LagrangeMultiplier:
         initial: First value, positive; 0 is allowed for a constant.
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity; None for a constant.
-        lr: Learning rate of its Adam; None for Adam's own default.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Attributes:
         holder: Module with the value if it is learnt.
@@ -121,7 +121,7 @@ def check_multiplier(name: str, initial: float, target_name: str, target: float 
         initial: First value.
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity; None for a constant.
-        lr: Learning rate of its Adam; None for Adam's own default.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Raises:
         TypeError: If an argument is not a number.
