@@ -16,7 +16,7 @@ from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
-from pfrl_like.learning.model_outputs import MISFITS, check_one_for_each, misfit, taken_by, wrong_value
+from pfrl_like.learning.model_outputs import INPUT_ERRORS, check_one_for_each, input_error, taken_by, wrong_value
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -169,7 +169,7 @@ class Acting:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise misfit(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
+                raise input_error(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
@@ -199,10 +199,10 @@ class Acting:
                 value = fast_forward(module, obs)
             else:
                 value = self.memory.forward(module, obs, self.training, active)
-        except MISFITS as error:
-            if type(error) not in MISFITS:  # out of memory, not implemented, ...
+        except INPUT_ERRORS as error:
+            if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
                 raise
-            raise misfit(obs, error, self._acting_argument) from error
+            raise input_error(obs, error, self._acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
             raise wrong_value(value, self.value_type, self._acting_argument)
         return value
@@ -314,7 +314,7 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
 
 def explored(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
     """Return the policy's actions as changed by the explorer, array [k, ...]."""
-    return select_actions(agent.explorer, agent.t, actions, _told(action_mask, actions), active)
+    return select_actions(agent.explorer, agent.t, actions, _mask_for_explorers(action_mask, actions), active)
 
 
 def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
@@ -360,7 +360,7 @@ def has_mask(batch_obs: Any) -> bool:
     return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]
 
 
-def _told(action_mask: Any, actions: Any) -> Allowed | None:
+def _mask_for_explorers(action_mask: Any, actions: Any) -> Allowed | None:
     """Return the mask for explorers; None for multi-discrete actions, because explorers cannot apply a mask to them."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
 

@@ -124,7 +124,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     policy: Any
     target_policy: Any
-    _told_of_bounds: str = ""
+    _last_bounds_warning: str = ""
 
     def __init__(
         self,
@@ -447,9 +447,9 @@ class OffPolicyActorCritic(OffPolicyAgent):
             )
         spaces.check_policy_fits(distribution, action_space)
         differ = spaces.bounds_that_differ(self._bounds_of_actions(distribution), action_space)
-        if differ and differ != self._told_of_bounds:
+        if differ and differ != self._last_bounds_warning:
             self.logger.warning(differ)
-        self._told_of_bounds = differ
+        self._last_bounds_warning = differ
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
         """Return the action bounds of policy and explorer, keyed by part. The value is None if the bounds are unknown.

@@ -165,7 +165,10 @@ def next_obs_of(batch: Batch) -> Any:
 
 @torch.no_grad()
 def _histories(critic: Any, batch: Batch, after: bool) -> Any:
-    """Return the critic's recurrent state before (or after) each row, as a batch of N states; None if all are initial."""
+    """Return the critic's recurrent state before (or after) each row, as a batch of N states.
+
+    None if all are initial states.
+    """
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
     for size in recurrent.batch_sizes_of(batch.lengths).tolist():

@@ -15,25 +15,25 @@ from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import is_recurrent, sequence_outputs
 
 #: Exceptions that networks raise for inputs of the wrong shape or type.
-MISFITS = (RuntimeError, TypeError, ValueError)
+INPUT_ERRORS = (RuntimeError, TypeError, ValueError)
 
 
 #: Example networks for each class of output, for error messages.
-_GIVEN_BY = {
-    "ActionValue": "one that ends in a DiscreteActionValueHead",
-    "DiscreteActionValue": "one that ends in a DiscreteActionValueHead",
+_EXAMPLES = {
+    "ActionValue": "a network that ends in a DiscreteActionValueHead",
+    "DiscreteActionValue": "a network that ends in a DiscreteActionValueHead",
     "DistributionalDiscreteActionValue": "a DistributionalFCStateQFunctionWithDiscreteAction",
     "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
     "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
     "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
-    "Categorical": "one that ends in a SoftmaxCategoricalHead",
-    "Distribution": "one that ends in a head of pfrl_like.policies",
+    "Categorical": "a network that ends in a SoftmaxCategoricalHead",
+    "Distribution": "a network that ends in a head of pfrl_like.policies",
     "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
 }
 
 
 #: Example critics Q(s, a) for each class of output, for error messages.
-_CRITICS_GIVING = {
+_CRITIC_EXAMPLES = {
     "DiscreteActionValue": "an FCSAQFunction",
     "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
 }
@@ -50,16 +50,14 @@ def wrong_value(value: Any, value_type: type, argument: str = "q_function", exam
 
 def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
     """Return the error of `wrong_value` when only the class of the output is known."""
-    needed, came = value_type.__name__, given.__name__
-    example = example or _GIVEN_BY.get(needed)
-    return OutputError(
-        f"{argument} gives {came}, expected one that gives {needed}{example and f', such as {example}' or ''}"
-    )
+    needed, got = value_type.__name__, given.__name__
+    example = example or _EXAMPLES.get(needed)
+    return OutputError(f"{argument} gives {got}, expected {needed}{example and f': use for example {example}' or ''}")
 
 
 def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
     """Return the error of `wrong_type` for a critic Q(s, a)."""
-    example = _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
+    example = _CRITIC_EXAMPLES.get(value_type.__name__, "a critic of pfrl_like.q_functions")
     return wrong_type(given, value_type, argument, example)
 
 
@@ -81,13 +79,13 @@ def taken_by(argument: str, obs: Any) -> Iterator[None]:
     """Convert errors of the network inside the context to a ValueError that describes the input."""
     try:
         yield
-    except MISFITS as error:
-        if type(error) not in MISFITS:  # out of memory, not implemented, ...
+    except INPUT_ERRORS as error:
+        if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
             raise
-        raise misfit(obs, error, argument) from error
+        raise input_error(obs, error, argument) from error
 
 
-def misfit(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
+def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
     """Return the error for observations, or features, that a network cannot process."""
     got = described(obs)
     hint = hint or hint_of_pairs(error) or _hint(obs, str(got))
@@ -117,7 +115,8 @@ def check_one_for_each(distribution: Any, k: int) -> None:
     if distribution.batch_shape != (k,):
         raise ValueError(
             f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations, "
-            f"expected ({k},): act takes one observation, batch_act takes a sequence, the policy takes features [{k}, ...]"
+            f"expected ({k},): act takes one observation, batch_act takes a sequence of observations, and the policy "
+            f"takes features of shape [{k}, ...]"
         )
 
 
@@ -170,9 +169,9 @@ def check_outputs(
         types = ", ".join(type(part).__name__ for part in outputs)
         raise TypeError(f"{argument} gives ({types}), expected {expected}")
     if not isinstance(outputs[0], Distribution):
-        raise wrong_value(outputs[0], Distribution, f"the first part of what {argument}")
+        raise wrong_value(outputs[0], Distribution, f"{argument} (first output)")
     if not isinstance(outputs[-1], Tensor):
-        raise wrong_value(outputs[-1], torch.Tensor, f"the last part of what {argument}")
+        raise wrong_value(outputs[-1], torch.Tensor, f"{argument} (last output)")
     if outputs[-1].shape[:1] != (k,) or outputs[-1].numel() != k:
         raise ValueError(
             f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"

@@ -95,10 +95,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     #: True if states and next states pass through a network in one batch. Batch normalisation then includes both.
     joins_next_states: bool = False
     _ignores_modes: bool | None = None  # True if no network depends on its mode, as dropout does; None: unknown
-    #: True if the agent can learn from sequences, with recurrent networks.
-    True if the agent can learn from sequences with recurrent networks.
-    #: True if the agent learns from sequences, as `recurrent` agents do.
-    True if the agent learns from sequences; always True if `recurrent` is True.
+    #: True if the agent can learn from sequences with recurrent networks.
+    _may_be_recurrent: bool = True
+    #: True if the agent learns from sequences; always True if `recurrent` is True.
+    learns_from_sequences: bool = False
     #: Additional arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
@@ -112,7 +112,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
     _records: Mapping[str, str]  # attributes of the records, keyed by statistic
-    _not_taken_up: tuple[str, ...] = ()  # parts of the last loaded state that were not restored
+    _unrestored: tuple[str, ...] = ()  # parts of the last loaded state that were not restored
 
     #: Function that changes the minibatch of features, on the agent's device, before each update. None changes nothing.
     #: The function may return several copies of all rows, one copy of the batch after the other.
@@ -445,7 +445,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         statistics.add_values(self, self._records, stats)
 
     def _td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
-        """Return the TD errors of a minibatch under the current networks, [N]. For sequences, the largest error of each, [B].
+        """Return the TD errors of a minibatch under the current networks, [N].
+
+        For sequences, return the largest error of each sequence, [B].
 
         The method does not learn and does not advance random streams.
 

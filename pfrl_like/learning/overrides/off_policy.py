@@ -57,7 +57,8 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
     td_error = agent._td_errors_of(batch)
     if not bool(torch.isfinite(td_error).all()):
         names = " and ".join(sorted(agent._overridden_hooks))
-        raise NonFiniteError("td_error", f"TD errors are NaN or infinite after optimiser steps of {names}, not rolled back")
+        text = f"TD errors are NaN or infinite after optimiser steps of {names}, which cannot be rolled back"
+        raise NonFiniteError("td_error", text)
     return td_error, {}
 
 
@@ -87,7 +88,7 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Set the agent's `_hooked_batch` to the minibatch within the context, for overridden methods and default methods."""
+    """Set the agent's `_hooked_batch` to the minibatch within the context."""
     before = agent._hooked_batch
     agent._hooked_batch = batch
     try:

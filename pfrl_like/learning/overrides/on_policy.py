@@ -122,9 +122,7 @@ def episodes_of_rollout(agent: Any) -> Any:
     """
     given = agent._hooked_episodes
     if given is None:
-        raise TypeError(
-            "batch is None, expected a Batch: None is allowed only within an overridden update()"
-        )
+        raise TypeError("batch is None, expected a Batch: None is allowed only within an overridden update()")
     n_steps, steps = agent.update_steps, given.steps
 
     def rows(column: Tensor) -> Tensor:
@@ -150,7 +148,7 @@ def episodes_of_rollout(agent: Any) -> Any:
 
 
 def fill_returns(agent: Any, next_value: Tensor) -> None:
-    """Compute `returns` of an A2C agent from its `rewards`, `masks` and `value_preds`, as PFRL's `_compute_returns` does.
+    """Compute `returns` of A2C from its `rewards`, `masks` and `value_preds`, as PFRL's `_compute_returns` does.
 
     Args:
         agent: The A2C agent.
