@@ -253,7 +253,7 @@ def _restore_explorer(agent: Any, saved: Any) -> None:
     if saved["class"] == name:
         agent.explorer.load_state_dict(saved["state"])
     else:
-        left_out = f"the saved explorer is a {saved['class']}, but the agent has a {name}: its state is not restored"
+        left_out = f"explorer: the saved class is {saved['class']}, but the agent has {name}: its state is not restored"
         agent._unrestored = (left_out,)
         agent.logger.warning("%s", left_out)
 

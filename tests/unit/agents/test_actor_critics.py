@@ -327,5 +327,5 @@ def test_a_log_probability_of_each_component_is_refused() -> None:
             return torch.distributions.Normal(mean, 1.0)
 
     made = make_agent("SoftActorCritic", policy=nn.Sequential(nn.Linear(4, ACTION), Loose()))
-    with pytest.raises(ValueError, match=r"log_prob of what policy gives has shape \(8, 2\)"):
+    with pytest.raises(ValueError, match=r"log_prob of the policy's distribution has shape \(8, 2\)"):
         made.update(make_batch())

@@ -171,7 +171,7 @@ def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch:
 def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_told() -> None:
     own = type("Own", (agents.A2C,), {"update": lambda self: kept.append(self.masks.tolist())})
     kept: list[Any] = []
-    with pytest.warns(UserWarning, match=r"takes an episode that was cut off within the rollout for one that ended"):
+    with pytest.warns(UserWarning, match=r"treats an episode that is truncated within the rollout as terminated"):
         live(made("A2C", own), n_steps=4, truncated_at=1)
     assert kept == [[[1, 1], [0, 1], [1, 1], [0, 1]]]
 

@@ -216,7 +216,7 @@ def test_phi_and_batch_states(kind: str) -> None:
     agent.is_due = lambda: False
     agent.act(one_hot(1))
     agent.observe(one_hot(2), 0.0, False, False)
-    obs = agent._rollout.take(1.0, "cpu", agent._last_of)
+    obs = agent._rollout.take(1.0, "cpu", agent._bootstrap_inputs)
     assert (obs.steps.obs.tolist(), obs.last_obs.tolist()) == ([[0, 2, 0, 0, 0]], [[0, 0, 2, 0, 0]])
     assert calls == [1, 1]
 
