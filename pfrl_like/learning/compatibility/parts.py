@@ -124,7 +124,9 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
             raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure, expected one without")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
-            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {advice}")
+            raise ValueError(
+                f"{name} holds no parameter of {' or '.join(modules)}, so nothing would be trained: {advice}"
+            )
         if not any(param.requires_grad for param in params):
             raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on some")
         if n_others := len(set(map(id, params)) - learning):

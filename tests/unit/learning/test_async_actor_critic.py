@@ -254,7 +254,7 @@ def test_a_model_that_gives_other_parts_is_refused_by_name() -> None:
         agent(model, torch.optim.SGD(model.parameters(), lr=0.1), 4, 0.9, **options).act(EYE[0])
 
     policy = nn.Sequential(nn.Linear(OBS, 2), SoftmaxCategoricalHead())
-    with pytest.raises(TypeError, match="model \(first output\) gives Tensor"):
+    with pytest.raises(TypeError, match=r"model \(first output\) gives Tensor"):
         act(A3C, nn.Linear(OBS, 1), policy)
     with pytest.raises(ValueError, match=r"model gives values of shape \(1, 2\) for 1 observations"):
         act(A3C, policy, nn.Linear(OBS, 2))

@@ -385,7 +385,7 @@ def test_a_state_that_does_not_fit_changes_nothing(kind: str) -> None:
 def test_an_optimiser_of_other_parameters_is_refused() -> None:
     policy, vf = make_nets()
     model = Branched(policy, vf)
-    with pytest.raises(ValueError, match=r"make it of model.parameters\(\)"):
+    with pytest.raises(ValueError, match=r"construct it with model.parameters\(\)"):
         PPO(model, torch.optim.Adam(nn.Linear(1, 1).parameters()))
     with pytest.raises(TypeError, match="optimizer is None"):
         PPO(model, None)  # type: ignore[arg-type]
