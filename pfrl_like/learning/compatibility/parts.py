@@ -125,7 +125,7 @@ def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
             raise ValueError(
-                f"{name} holds no parameter of {' or '.join(modules)}, so nothing would be trained: {advice}"
+                f"{name} holds no parameter of {' or '.join(modules)}, so it would not train anything: {advice}"
             )
         if not any(param.requires_grad for param in params):
             raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on some")

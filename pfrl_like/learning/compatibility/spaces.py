@@ -165,7 +165,7 @@ def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
     ):
         row, last = int((action == int(found[1])).nonzero()[0, 0]), int(found[2]) - 1
         raise ValueError(
-            f"action: row {row} of the minibatch has {found[1]}, expected one of the networks' actions, 0 to {last}"
+            f"action: row {row} of the minibatch has {found[1]}, expected integers from 0 to {last}, the networks' actions"
         ) from error
 
 

@@ -201,12 +201,12 @@ def test_what_is_no_distribution_for_each_observation_is_refused() -> None:
     ("agent", "low", "high", "told"),
     [
         ("SoftActorCritic", -1, 1, None),
-        ("SoftActorCritic", -2, 2, "by policy in [-1, 1], but the environment has Box(-2.0"),
-        ("SoftActorCritic", -np.inf, np.inf, "by policy in [-1, 1], but"),
+        ("SoftActorCritic", -2, 2, "by policy to [-1, 1], but the environment has Box(-2.0"),
+        ("SoftActorCritic", -np.inf, np.inf, "by policy to [-1, 1], but"),
         ("TD3", -1, 1, None),
-        ("TD3", -0.5, 1, "by policy in [-1, 1], explorer in [-1, 1], target_policy_smoothing_func in [-1, 1], but"),
+        ("TD3", -0.5, 1, "by policy to [-1, 1], explorer to [-1, 1], target_policy_smoothing_func to [-1, 1], but"),
         ("DDPG", -1, 1, None),
-        ("DDPG", -2, 2, "by policy in [-1, 1], explorer in [-1, 1], but"),
+        ("DDPG", -2, 2, "by policy to [-1, 1], explorer to [-1, 1], but"),
     ],
 )
 @pytest.mark.parametrize("options", [{}, {"burnin_action_func": random_action}, {"recurrent": True}], ids=", ".join)

@@ -302,10 +302,10 @@ def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> Non
     ("head", "space", "error", "message"),
     [
         (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in GaussianHead"),
-        (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of 2, the environment has 3"),
+        (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of size 2, expected 3"),
         (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "the first action of .* is 1"),
         (None, spaces.Discrete(2), TypeError, "ends in SoftmaxCategoricalHead"),
-        (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of \(2,\), the environment has \(3,\)"),
+        (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of size \(2,\), expected \(3,\)"),
         (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
         (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),
     ],
