@@ -149,9 +149,9 @@ def rows_following(episodes: Episodes) -> Tensor:
     """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
-    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
-    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
-    return following
+    next_rows = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    next_rows[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    return next_rows
 
 
 def batch_of_episodes(episodes: Episodes) -> Batch:
@@ -161,8 +161,8 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
     """
     steps, lengths = episodes.steps, episodes.lengths
     n, device = len(steps), steps.reward.device
-    following = rows_following(episodes)
-    next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
+    next_rows = rows_following(episodes)
+    next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
     order = np.argsort(-lengths, kind="stable")
     time, sequence = packed(lengths[order])
     first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
@@ -220,13 +220,13 @@ def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
     with torch.no_grad(), evaluating_readers(agent.model):
-        for size, following in zip(sizes, sizes[1:], strict=False):
+        for size, next_size in zip(sizes, sizes[1:], strict=False):
             place = slice(start, start + size)
             obs = agent._normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
-            after.append(batch_first(get_recurrent_state_at(new, slice(following, None), detach=True), new))
-            state, start = get_recurrent_state_at(new, slice(0, following), detach=True), start + size
+            after.append(batch_first(get_recurrent_state_at(new, slice(next_size, None), detach=True), new))
+            state, start = get_recurrent_state_at(new, slice(0, next_size), detach=True), start + size
     return concatenate_nested(before), concatenate_nested(after[::-1])
 
 

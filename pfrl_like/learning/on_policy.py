@@ -396,10 +396,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
             advantage = steps.advantage
             if advantage is None:
-                following = episodes.next_values(value, last_value)
-                columns = steps.reward, steps.discount, value, following, episodes.continues
-                reward, discount, now, following, continues = (column.unsqueeze(1) for column in columns)
-                advantage = gae(reward, discount, now, following, continues, gae_lambda).squeeze(1)
+                next_value = episodes.next_values(value, last_value)
+                columns = steps.reward, steps.discount, value, next_value, episodes.continues
+                reward, discount, now, next_value, continues = (column.unsqueeze(1) for column in columns)
+                advantage = gae(reward, discount, now, next_value, continues, gae_lambda).squeeze(1)
             returns = advantage + value if steps.returns is None else steps.returns
             check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)

@@ -49,10 +49,10 @@ class Episodes:
             value: Values of the rows' observations, [N].
             last_value: Values of `last_obs`, [M].
         """
-        following = torch.roll(value, -1)
-        following[torch.from_numpy(np.cumsum(self.lengths) - 1).to(value.device)] = 0.0
-        following[self.last_rows] = last_value
-        return following
+        next_value = torch.roll(value, -1)
+        next_value[torch.from_numpy(np.cumsum(self.lengths) - 1).to(value.device)] = 0.0
+        next_value[self.last_rows] = last_value
+        return next_value
 
     @property
     def continues(self) -> Tensor:

@@ -165,7 +165,7 @@ def refuse_unknown_actions(batch: Any, error: RuntimeError) -> None:
     ):
         row, last = int((action == int(found[1])).nonzero()[0, 0]), int(found[2]) - 1
         raise ValueError(
-            f"action: row {row} of the minibatch has {found[1]}, expected integers from 0 to {last}, the networks' actions"
+            f"action: row {row} of the minibatch has {found[1]}, expected integers from 0 to {last} for these networks"
         ) from error
 
 

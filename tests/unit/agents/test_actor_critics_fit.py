@@ -231,7 +231,7 @@ def test_bounds_that_are_those_of_the_environment_or_not_known_are_not_told_of(
         make_agent("TD3", policy=policy, **options).dry_run(SPACE.sample(), spaces.Box(low, high))
     assert not caplog.messages
     make_agent("TD3", policy=bounded, **options).dry_run(SPACE.sample(), ACTIONS)
-    assert "policy in [[-2.0, -1.0], [2.0, 3.0]], explorer in [[-2.0, -1.0], [2.0, 3.0]], but" in caplog.text
+    assert "policy to [[-2.0, -1.0], [2.0, 3.0]], explorer to [[-2.0, -1.0], [2.0, 3.0]], but" in caplog.text
 
 
 @pytest.mark.parametrize("smoothing", [lambda action: None, lambda action: action[:, :1]])
