@@ -182,8 +182,9 @@ def check_kind(agent: Any, dataset: Any, discrete: bool, others: str) -> None:
         TypeError: If the dataset's actions are of the other kind.
     """
     if dataset.is_action_discrete() != discrete:
-        ours, theirs = ("discrete", "continuous") if discrete else ("continuous", "discrete")
-        raise TypeError(f"{type(agent).__name__} has {ours} actions, but the dataset is {theirs}; use {others}")
+        kinds = ("discrete", "continuous") if discrete else ("continuous", "discrete")
+        text = "{} has {} actions, but the dataset's actions are {}; use {}"
+        raise TypeError(text.format(type(agent).__name__, *kinds, others))
 
 
 def check_size(agent: Any, dataset: Any, size: int) -> None:

@@ -154,7 +154,7 @@ def test_lists_of_critics_are_called_as_they_are_given() -> None:
     one, *others = (adam(critic.parameters()) for critic in critics)
     for wrong, error, message in (
         ((critics, one), TypeError, "q_func_optimizers is a single Adam, expected one list element per critic"),
-        ((critics[0], [one]), TypeError, "q_funcs is a single Sequential, expected a list"),
+        ((critics[0], [one]), TypeError, "q_funcs is a single Sequential, expected one list"),
         (([critics[0], None], [one, one]), TypeError, r"q_funcs\[1\] is None .* expected a torch.nn.Module"),
         ((critics, [one, [one], one]), TypeError, r"q_func_optimizers\[1\] is \[Adam .* expected a"),
         ((critics, [one, *others[::-1]]), ValueError, r"q_func_optimizers\[1\] holds .* with q_funcs\[1\].param"),

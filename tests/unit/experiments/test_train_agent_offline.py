@@ -97,7 +97,7 @@ def actor_critic(actions_of_critics: int = 2) -> TD3:
 @pytest.mark.parametrize(
     "make_agent, dataset, message",
     [
-        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* continuous; use an agent"),
+        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* are continuous; use an agent"),
         (agent, made_of(4, np.arange(9) % 3), "DQN has 2 discrete actions, but the dataset has action 2"),
         (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; obs is \(1, 3\)"),
         (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete; use Disc"),
