@@ -238,7 +238,8 @@ class AttributeSavingMixin(ABC):
         """Load a directory written by `save`, or by PFRL, onto the devices of the live attributes.
 
         Raises:
-            CheckpointError: If the directory holds no complete save, or one of another agent; nothing is changed.
+            CheckpointError: If the directory holds no complete save, or one whose parts have other names or shapes than
+                the agent's; nothing is changed. Classes are not compared: a save of a DQN loads into a DoubleDQN.
         """
         load_attributes(self, dirname)
 

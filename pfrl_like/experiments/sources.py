@@ -81,7 +81,7 @@ class SerialSource:
         if not ended and not last:
             return ()
         self.running = False
-        return (Episode(self.total_reward, self.length),)
+        return (Episode(self.total_reward, self.length, ended),)
 
     def record(self) -> None:
         """Start recording the course of episodes, as `saved_state` requires."""

@@ -60,36 +60,39 @@ class OffPolicyActorCritic(OffPolicyAgent):
         critics: Critics, keyed by attribute name. The target network of critic `name` is the attribute `target_<name>`.
             A `QFunctionEnsemble` counts as several critics with one optimiser.
         optimizers: Optimisers, keyed by attribute name, in this order: policy, critics, `further` modules.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
         further: Additional trained modules, keyed by attribute name.
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
-            the agent updates its `targets` itself.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The policy, and maybe the critics, are recurrent and trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        policy_update_delay: Number of critic updates per update of the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`. None if the agent updates its `targets` itself.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
     _chooses = PolicyChoice()

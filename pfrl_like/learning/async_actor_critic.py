@@ -47,15 +47,15 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     Args:
         model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         phi: Feature extractor applied to each observation.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        logger: Logger of refused updates.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        logger: Logger for rejected updates (non-finite loss or gradient).
         decays: Decay rates of the running means, keyed by the name of the statistic.
     """
 

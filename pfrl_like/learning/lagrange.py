@@ -60,7 +60,7 @@ class LagrangeMultiplier:
         initial: Initial value, positive. 0 is allowed for a constant.
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity. None makes the weight constant.
-        lr: Learning rate of the multiplier's Adam optimiser. None uses Adam's default.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Attributes:
         holder: Module that holds the learnt value; None for a constant.
@@ -126,7 +126,7 @@ def check_multiplier(name: str, initial: float, target_name: str, target: float 
         initial: Initial value.
         target_name: Name of the target in error messages.
         target: Target of the constrained quantity. None makes the weight constant.
-        lr: Learning rate of the multiplier's Adam optimiser. None uses Adam's default.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Raises:
         TypeError: If an argument is not a number.

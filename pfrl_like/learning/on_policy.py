@@ -49,17 +49,17 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             `GradientStep` for each optimiser.
         rollout_size: Number of steps, summed over all environments, between updates. None if `is_due` decides.
         windows: Window lengths of the statistics, keyed by name. The attribute `<name>_record` holds the last values.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
         gamma: Discount factor per step.
-        phi: Feature extractor applied to each observation once, when it is acted on.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
     """
 
     _chooses = PolicyChoice()

@@ -32,10 +32,12 @@ class Episode(NamedTuple):
     Attributes:
         total_reward: Undiscounted return.
         length: Steps.
+        whole: False if the end of training cut it off.
     """
 
     total_reward: float
     length: int
+    whole: bool = True
 
 
 class Clock:

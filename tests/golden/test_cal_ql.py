@@ -117,7 +117,7 @@ def test_what_does_not_fit_is_refused() -> None:
         make().update(make_batch())
     with pytest.raises(ValueError, match="recurrent is True, but CalQL does not support recurrent networks"):
         make(recurrent=True)
-    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot tell what came after"):
+    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot return the steps after"):
         make(buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
 
 
