@@ -153,7 +153,7 @@ def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
         record.extend(numbers)
 
 
-#: (Window of a mean over rows, window of a mean over updates.)
+#: (Number of rows, number of updates) over which statistics are averaged.
 ROWS, UPDATES = 1000, 100
 
 

@@ -176,7 +176,7 @@ def test_learn_from_truncated(caplog: Any) -> None:
         drive(agent, steps)
         assert (agent.n_updates, len(agent._rollout)) == (2 * learns, 0)
         assert [record.name for record in caplog.records] == ["own"]  # of the first episode without learning alone
-    assert "cut off" in caplog.text and "learn_from_truncated=True" in caplog.text
+    assert "truncated episodes" in caplog.text and "learn_from_truncated=True" in caplog.text
 
 
 @pytest.mark.parametrize("max_kl", [1e-4, 1e-2])
