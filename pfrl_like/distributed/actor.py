@@ -219,7 +219,7 @@ class Actor(AsyncAgent):
             yield
 
     def stop_episode(self) -> None:
-        """Abandon the running episode; the next steps belong to a new episode."""
+        """Discard the running episode; the next steps belong to a new episode."""
         self._acting.training = self.training
         self._acting.stop_episode()
 

@@ -106,7 +106,7 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
 
 
 def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
-    """Return the `ActionValue` of `action` in the next states under the critic with the minimum value."""
+    """Return, for each next state, the value of `action` under the critic with the minimum mean value."""
     return least_of([value_of(critic, batch, action, next=True) for critic in critics])
 
 
