@@ -263,7 +263,7 @@ def test_dpp_greedy_learns_from_continuous_actions() -> None:
 
 
 def test_dpp_refuses_continuous_actions() -> None:
-    message = "gives QuadraticActionValue, expected one that gives DiscreteActionValue"
+    message = "gives QuadraticActionValue, expected DiscreteActionValue"
     with pytest.raises(TypeError, match=message):
         make_agent("DPP", q_function=Quadratic()).act(BATCH.obs[0].numpy())
     agent = make_agent("DPP", q_function=Quadratic())
