@@ -94,8 +94,10 @@ class MissingDependencyError(PfrlLikeError, ImportError):
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        what = self.package if self.extra is None else f'"pfrl_like[{self.extra}]"'
-        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
+        command = f"pip install {self.package}"
+        if self.extra is not None:
+            command = f'pip install -e ".[{self.extra}]" in the clone of pfrl_like'
+        return f"{self.purpose} needs the package {self.package}, which is not installed: {command}"
 
 
 class DownloadError(PfrlLikeError, RuntimeError):
