@@ -48,6 +48,8 @@ Line = dict[str, Any]
 UNMEASURED = {
     "| part | |": "names of algorithms, versions",
     "| script | what it shows |": "settings",
+    "| in PFRL | here |": "versions",
+    "| in d3rlpy | here |": "versions",
 }
 UNIT = r"\d[\d,.]*\*{0,2} (?:%|ms|s|us|seconds|microseconds|minutes|hours|bytes|MB|GB|MiB|steps/s|times)(?!\w)"
 #: Numbers with a unit that are settings.
