@@ -87,8 +87,8 @@ SENTENCES = {
     ],
     "docs/guide/speed.md": [
         "A transition of stacked frames takes {frame[pfrl_like]:,.0f} bytes (PFRL's LazyFrames: {frame[pfrl]:,.0f})",
-        "{rate[pfrl_like]:.0f} steps/s. PFRL makes {rate[pfrl]:.0f} (this library is {faster[pfrl]:.2f} times as fast), "
-        "stable-baselines3 {rate[stable_baselines3]:.0f} ({faster[stable_baselines3]:.2f} times)",
+        "{rate[pfrl_like]:.0f} steps/s. PFRL makes {rate[pfrl]:.0f} (this library is {faster[pfrl]:.2f} times as fast"
+        "), stable-baselines3 {rate[stable_baselines3]:.0f} ({faster[stable_baselines3]:.2f} times)",
         "{bytes[pfrl_like]:,.0f} bytes a transition (PFRL {bytes[pfrl]:,.0f}, stable-baselines3 "
         "{bytes[stable_baselines3]:,.0f})",
         "the process grows by {growth[pfrl_like]:.1f} MiB in 10,000 steps",

@@ -94,10 +94,8 @@ class MissingDependencyError(PfrlLikeError, ImportError):
         super().__init__(package, purpose, extra)
 
     def __str__(self) -> str:
-        command = f"pip install {self.package}"
-        if self.extra is not None:
-            command = f'pip install -e ".[{self.extra}]" in the clone of pfrl_like'
-        return f"{self.purpose} needs the package {self.package}, which is not installed: {command}"
+        what = self.package if self.extra is None else f'-e ".[{self.extra}]" in the clone of pfrl_like'
+        return f"{self.purpose} needs the package {self.package}, which is not installed: pip install {what}"
 
 
 class DownloadError(PfrlLikeError, RuntimeError):

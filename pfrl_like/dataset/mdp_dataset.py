@@ -1,10 +1,9 @@
 """`MDPDataset`: recorded episodes as a list, as arrays, and as minibatches for training."""
 
-import functools
 import math
 import mmap
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,24 +21,6 @@ from pfrl_like.dataset.transition import TransitionMiniBatch, Transitions
 from pfrl_like.utils.checks import check_counts, check_numbers
 from pfrl_like.utils.random import RandomSource, check_rng, not_held, sample_n_k
 from pfrl_like.utils.reprs import dtype_and_shape, never_raising
-
-#: A constructor.
-Init = TypeVar("Init", bound=Callable[..., None])
-
-
-def _without_episode_terminals(init: Init) -> Init:
-    """Decorator of a constructor that raises TypeError for d3rlpy's `episode_terminals` and names the equivalent."""
-
-    @functools.wraps(init)
-    def checked_init(self: Any, *args: Any, **options: Any) -> None:
-        if "episode_terminals" in options:
-            raise TypeError(
-                "episode_terminals is not an argument here: pass timeouts, which is 1 in each last row of an episode "
-                "that was truncated and 0 where terminals is 1"
-            )
-        init(self, *args, **options)
-
-    return cast(Init, checked_init)
 
 
 class MDPDataset(DatasetSources, Sequence[Episode]):
@@ -77,7 +58,6 @@ class MDPDataset(DatasetSources, Sequence[Episode]):
         NonFiniteError: On NaN or infinity.
     """
 
-    @_without_episode_terminals
     def __init__(
         self,
         observations: Any,

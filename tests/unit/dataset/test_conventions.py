@@ -57,8 +57,6 @@ def test_nothing_is_warned_of_that_was_named(convention: str, tmp_path: Any) -> 
 def test_a_convention_that_there_is_not_is_refused() -> None:
     with pytest.raises(ValueError, match="reward_convention: got 'this_row', expected 'next_row'"):
         MDPDataset(*ROWS, reward_convention="this_row")
-    with pytest.raises(TypeError, match="episode_terminals is not an argument here: pass timeouts"):
-        MDPDataset(*ROWS, episode_terminals=ROWS[3])  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="reward_convention: got 'this_row'"):
         MDPDataset.from_buffer(ReplayBuffer.from_dataset(MDPDataset.from_arrays(*ROWS)), reward_convention="this_row")
 
