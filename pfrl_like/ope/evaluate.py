@@ -77,8 +77,9 @@ def fitted_behavior(
         n_steps: Number of updates.
         n_actions: Number of discrete actions; None for the number of those that occur. Ignored for continuous actions.
         n_frames: Number of images that are stacked.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
         show_progress: Whether progress is shown.
 
     Raises:

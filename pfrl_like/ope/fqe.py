@@ -62,14 +62,15 @@ class FQEConfig:
 
     Args:
         learning_rate: Learning rate of the critics.
-        batch_size: Transitions of a minibatch.
+        batch_size: Number of transitions per minibatch.
         gamma: Discount factor per step.
         n_critics: Number of critics; each learns from its own target network.
         target_update_interval: Updates between updates of the target networks.
-        encoder_params: Sizes of the encoder: for vectors "hidden_units", the sizes of the layers; for images "filters",
-            a list of (channels, kernel size, stride), and "feature_size", the size of the linear layer after them.
-        q_func_type: Output of the Q-functions: "mean" (a number), "qr" (quantiles), "iqn" (quantiles at random
-            fractions) or "fqf" (quantiles at fractions proposed by a network).
+        encoder_params: Dict with the layer sizes of the encoder. For vector observations: "hidden_units", a list of
+            layer sizes. For image observations: "filters", a list of (channels, kernel size, stride), and
+            "feature_size", the size of the last linear layer.
+        q_func_type: Output of the Q-functions: "mean" (the expected return), "qr" (quantiles), "iqn" (quantiles at
+            random fractions) or "fqf" (quantiles at fractions proposed by a network).
         observation_scaler: Scaler of the critics' observations: a name, a `Scaler`, or None. The evaluated policy gets
             unscaled observations.
         action_scaler: Scaler of the critics' continuous actions: a name, a `Scaler`, or None.
