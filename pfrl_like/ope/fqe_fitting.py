@@ -63,13 +63,13 @@ class FittingFQE:
             n_steps: Number of updates.
             n_steps_per_epoch: Updates per epoch; the last epoch has the rest.
             experiment_name: Name in the logs; None for that of the class.
-            with_timestamp: Whether the time is appended to the name.
+            with_timestamp: True to append the current time to the name.
             logging_steps: Updates between logged losses, with `LoggingStrategy.STEPS`.
             logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` updates.
             logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
                 `FileAdapterFactory`.
             show_progress: Whether the progress of each epoch is shown.
-            save_interval: Epochs between saved models.
+            save_interval: Number of epochs between saved models.
             evaluators: Functions of the `FQE` and the data, by name, called after every epoch. Those of a list have the
                 names of the functions, with a number if a name repeats.
             callback: Called with (fqe, epoch, updates so far) after each update.
@@ -139,14 +139,14 @@ class FittingFQE:
         """Collect data with the evaluated policy.
 
         Args:
-            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-                `pfrl_like.online.buffers`; None makes one of a million steps.
-            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
-                `pfrl_like.online.explorers`; None leaves them to the policy.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a buffer of one million transitions is created.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
+                greedy actions. If None, the policy chooses the actions.
             deterministic: Whether the actions without an explorer are greedy, not samples.
             n_steps: Number of steps.
-            show_progress: Whether progress is shown.
+            show_progress: True to show a progress bar.
 
         Returns:
             The buffer.
@@ -191,29 +191,29 @@ class FittingFQE:
         """Learn online from steps of the evaluated policy.
 
         Args:
-            env: An environment that `pfrl_like.env.as_gymnasium` accepts.
-            buffer: Replay buffer of transitions, with unstacked observations: one of `pfrl_like.replay_buffers` or
-                `pfrl_like.online.buffers`; None makes one of a million steps.
-            explorer: Chooses the actions, given the greedy ones: one of `pfrl_like.explorers` or
-                `pfrl_like.online.explorers`; None leaves them to the policy.
+            env: Environment that `pfrl_like.env.as_gymnasium` accepts.
+            buffer: Replay buffer of `pfrl_like.replay_buffers` or `pfrl_like.online.buffers`. It stores transitions
+                with unstacked observations. If None, a buffer of one million transitions is created.
+            explorer: Explorer of `pfrl_like.explorers` or `pfrl_like.online.explorers`. It chooses actions given the
+                greedy actions. If None, the policy chooses the actions.
             n_steps: Number of steps.
             n_steps_per_epoch: Steps per epoch; the last epoch has the rest.
             update_interval: Steps between updates.
             n_updates: Number of updates every `update_interval` steps.
-            update_start_step: Steps before the first update, which may follow the next step. There is no update while
-                the buffer holds fewer than `batch_size` steps; an epoch without updates for that reason prints no
-                losses, and a warning says so, once a process.
+            update_start_step: Number of first steps without updates. There is also no update if the buffer contains
+                fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
+                warning is logged, once per process.
             random_steps: Number of first steps, whose actions are drawn uniformly from the allowed ones.
             eval_env: Environment of evaluations after every epoch, another one than `env`; None for no evaluation.
-            eval_epsilon: Probability of a random action in evaluation.
-            save_interval: Epochs between saved models.
+            eval_epsilon: Probability of a random action during evaluation.
+            save_interval: Number of epochs between saved models.
             experiment_name: Name in the logs; None for that of the class with "_online".
-            with_timestamp: Whether the time is appended to the name.
+            with_timestamp: True to append the current time to the name.
             logging_steps: Steps between logged losses, with `LoggingStrategy.STEPS`.
             logging_strategy: Whether losses are logged at the end of every epoch, or every `logging_steps` steps.
             logger_adapter: Factory, one of `pfrl_like.loggers`, of the logger of metrics and models; None for a
                 `FileAdapterFactory`.
-            show_progress: Whether progress is shown.
+            show_progress: True to show a progress bar.
             callback: Called with (fqe, epoch, steps so far) at the end of every epoch.
 
         Raises:
