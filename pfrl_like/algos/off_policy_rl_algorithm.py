@@ -134,7 +134,7 @@ class OffPolicyRLAlgorithm(ABC):
     # Sampling
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; `obs` is the first observation of the environment."""
+        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
         self.agent.dry_run(obs, action_space)
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:

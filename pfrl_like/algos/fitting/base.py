@@ -274,7 +274,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             return self._unscaled(np.asarray(agent.batch_act(obs, **mask_keyword(action_mask))))
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> Array:
-        """Return actions sampled from the policy, or greedy actions if there is no policy; arguments as in `predict`."""
+        """Return actions sampled from the policy, or greedy actions without a policy; arguments as in `predict`."""
         policy = getattr(self._agent, "policy", None)
         if policy is None:
             return self.predict(x, **mask_keyword(action_mask))

@@ -273,7 +273,7 @@ class Training:
 
 
 def logged_every(interval: int, source: UpdateSource, log: RunLog, others: Iterable[str] = ()) -> Callback:
-    """Return a callback that logs the mean losses every `interval` updates; `others` are logged at the end of an epoch."""
+    """Return a callback that logs mean losses every `interval` updates; `others` are logged at the end of an epoch."""
 
     def write(clock: Clock) -> None:
         if clock.t % interval == 0:

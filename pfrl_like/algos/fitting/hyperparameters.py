@@ -71,7 +71,7 @@ def parameters_of(agent: Any) -> dict[str, Tensor]:
 
 
 def differing(before: Any, after: Any) -> dict[str, Setting] | None:
-    """Return the settings of agent `after` that differ from agent `before`; None if networks or fixed settings differ."""
+    """Return the settings of `after` that differ from agent `before`; None if networks or fixed settings differ."""
     old, new = settings_of(before), settings_of(after)
     ours, theirs = parameters_of(before), parameters_of(after)
     if old.keys() != new.keys() or ours.keys() != theirs.keys():

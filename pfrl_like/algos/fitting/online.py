@@ -165,7 +165,7 @@ class AgentCollector(Collector):
         self.agent.count_step()
 
     def dry_run(self, obs: Any, action_space: Any) -> None:
-        """Raise an error if the agent cannot act in an environment; `obs` is the first observation of the environment."""
+        """Raise an error if the agent cannot act in an environment; `obs` is its first observation."""
         if self.algo.action_scaler_ is not None:
             action_space = Box(-1.0, 1.0, action_space.shape)
         n_frames = self.algo.n_frames
