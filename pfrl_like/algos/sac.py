@@ -91,11 +91,12 @@ class CQL(SAC):
     Args:
         alpha_learning_rate: Learning rate of the weight alpha of the conservative term.
         initial_alpha: Initial alpha.
-        alpha_threshold: Target of `conservative_weight` times the gap between the values of sampled actions and of
-            dataset actions. Alpha is learnt so that the product stays near the target.
-        n_action_samples: Number of actions sampled per row from each of three sources: the policy in the state, the
-            policy in the next state, the uniform distribution.
-        conservative_weight: Weight of the gap between the values of sampled actions and of dataset actions.
+        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
+            term, is learnt to reach the target.
+        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
+            state, the policy in the next state, and the uniform distribution.
+        conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
+            actions in the data.
         soft_q_backup: True if the critics' targets include the entropy of the policy in the next state.
         temp_learning_rate: Learning rate of the temperature.
         initial_temperature: Initial temperature.

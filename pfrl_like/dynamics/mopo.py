@@ -18,7 +18,7 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 
 
 def refused(what: str) -> Any:
-    """Make a method that raises an error; it replaces a method of algorithms that dynamics models do not have."""
+    """Return a method that raises an error; it replaces a method of `Estimator` that dynamics models do not support."""
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
@@ -28,21 +28,23 @@ def refused(what: str) -> Any:
 
 
 class MOPO(Estimator):
-    """A dynamics model; estimators that have it as `dynamics` imagine transitions with it.
+    """Estimator of a dynamics model.
 
-    It is fitted like an algorithm. Rewards of imagined transitions are reduced by `lam` times the variance of the
-    prediction, so that a policy avoids states where the model is uncertain. Observations are vectors.
+    Pass it as `dynamics` to another estimator, which then also trains on imagined transitions.
+
+    It is fitted like an algorithm. `lam` times the variance of the prediction is subtracted from the rewards of
+    imagined transitions, so that a policy avoids states in which the model is uncertain. Observations must be vectors.
 
     Args:
         learning_rate: Learning rate of Adam.
         eps: Epsilon of Adam.
-        weight_decay: Weight decay of Adam; the bounds of the variances have none.
+        weight_decay: Weight decay of Adam. It is not applied to the bounds of the variances.
         n_ensembles: Number of members of the ensemble.
-        n_transitions: Number of recorded observations from which rollouts start. This argument, `horizon` and `lam` may
-            be changed at any time.
+        n_transitions: Number of recorded observations from which rollouts start. `n_transitions`, `horizon` and `lam`
+            can be changed after fitting.
         horizon: Number of steps of a rollout.
         lam: Factor of the variance that is subtracted from rewards.
-        discrete_action: Whether actions are discrete.
+        discrete_action: True if actions are discrete.
         batch_size: Number of transitions per minibatch.
         n_frames: Number of consecutive images that are stacked along the channel axis into one observation.
         use_batch_norm: True to apply batch normalisation after each layer of the networks.
@@ -81,7 +83,7 @@ class MOPO(Estimator):
             ["actor_learning_rate", "critic_learning_rate", "temp_learning_rate", "gamma", "tau", "n_critics",
              "initial_temperature", "update_actor_interval", "real_ratio", "generated_maxlen", "rollout_interval",
              "rollout_horizon", "rollout_batch_size", "n_initial_transitions", "n_steps", "generator"],
-            "this is the model alone: SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...)) learns by it",
+            "MOPO is only the model: train a policy with SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...))",
         ),
     }  # fmt: skip
     predict_value = refused("knows no values")
@@ -94,7 +96,7 @@ class MOPO(Estimator):
     n_transitions: int = 400
     horizon: int = 5
     lam: float = 1.0
-    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter here
+    discrete_action: bool = False  # type: ignore[misc]  # a hyperparameter of this class
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
@@ -117,20 +119,21 @@ class MOPO(Estimator):
         )  # fmt: skip
 
     def predict(self, x: Any, action: Any, with_variance: bool = False) -> tuple[Any, ...]:  # type: ignore[override]
-        """Expected next observations and rewards.
+        """Return expected next observations and rewards.
 
         Args:
             x: Observations, [n, ...].
             action: Actions, [n, action_size], or [n] if discrete.
-            with_variance: Whether to return the variance of the prediction, too.
+            with_variance: True to also return the variance of the prediction.
 
         Returns:
-            Observations, [n, ...]; rewards, [n, 1]; with `with_variance` also the largest norm of the members'
-            variances, [n, 1], in units of the scaled observations.
+            Next observations, [n, ...], and rewards, [n, 1]. If `with_variance` is True, also the maximum norm of the
+            members' variances, [n, 1], in units of the scaled observations.
 
         Raises:
-            NotFittedError: Before the model is built.
-            ValueError: If observations or actions have another shape, or their numbers differ.
+            NotFittedError: If the model is not built yet.
+            ValueError: If observations or actions have the wrong shape, or the numbers of observations and actions
+                differ.
         """
         model: DynamicsModel = self._agent
         obs, actions = self._tensor(self._observations(x)), self._actions(action)
@@ -140,21 +143,21 @@ class MOPO(Estimator):
         return (next_obs, reward, variance) if with_variance else (next_obs, reward)
 
     def generate(self, algo: Any, transitions: Sequence[Transition]) -> list[Transition]:
-        """Imagine transitions: rollouts of `horizon` steps from recorded observations, with an algorithm's actions.
+        """Return imagined transitions: rollouts of `horizon` steps that start from recorded observations.
 
-        No state is terminal, since the model does not predict terminal states.
+        No state is terminal, because the model does not predict terminal states.
 
         Args:
-            algo: The algorithm; its actions are those of `sample_action`, or of `predict` if it cannot sample.
-            transitions: Recorded transitions, of which `n_transitions` are drawn with replacement.
+            algo: Algorithm that chooses the actions with `sample_action`, or with `predict` if it cannot sample.
+            transitions: Recorded transitions, from which `n_transitions` are sampled with replacement.
 
         Returns:
             `n_transitions` times `horizon` transitions, linked within each imagined episode.
 
         Raises:
-            NotFittedError: Before the model, or the algorithm, is built.
+            NotFittedError: If the model or the algorithm is not built yet.
             TypeError: If only one of model and algorithm has discrete actions.
-            ValueError: On numbers out of range, or observations of another shape.
+            ValueError: If a number is out of range, or observations have the wrong shape.
         """
         check_rollouts(self.n_transitions, self.horizon, self.lam)
         if getattr(algo, "discrete_action", self.discrete_action) != self.discrete_action:
@@ -169,7 +172,7 @@ class MOPO(Estimator):
         return self._linked(steps, choose(steps[-1].next_obs))
 
     def _linked(self, steps: Sequence[Batch], last_action: Tensor) -> list[Transition]:
-        """Transitions of several episodes from batches of their steps, in the order of the steps."""
+        """Return the transitions of several imagined episodes; `steps[t]` contains step t of all episodes."""
         obs, action, reward, next_obs = (
             [getattr(step, name).cpu().numpy() for step in steps] for name in ("obs", "action", "reward", "next_obs")
         )

@@ -438,12 +438,12 @@ def log_probs(
 
 
 def has_density(distribution: Any) -> bool:
-    """Return True if a distribution has probabilities or densities; deterministic continuous ones have none."""
+    """Return True if a distribution has probabilities or densities; deterministic continuous actions have none."""
     return getattr(distribution, "has_density", True)
 
 
 def kind_told_by(*algos: Any) -> bool | None:
-    """Return True if the first algorithm with a declared kind of actions has discrete actions; None if none has one."""
+    """Return True if the first algorithm with a declared kind of actions has discrete actions; None if undeclared."""
     for algo in algos:
         kind, discrete = getattr(algo, "action_kind", None), getattr(algo, "discrete_action", None)
         if kind is not None or discrete is not None:

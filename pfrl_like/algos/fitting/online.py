@@ -224,7 +224,7 @@ class OnlineFitting:
             n_updates_per_epoch: Number of updates at the end of an epoch.
             update_start_step: Number of first steps without updates. There is also no update if the buffer contains
                 fewer than `batch_size` steps. If an epoch has no update for this reason, it prints no losses, and a
-                warning is logged, once per process.
+                warning is issued, once per process.
             eval_env: Environment for evaluations. It must not be `env`. None disables evaluation.
             eval_epsilon: Probability of a random action during evaluation.
             eval_interval: Number of epochs between evaluations.
