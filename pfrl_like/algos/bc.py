@@ -63,7 +63,7 @@ class BC(Estimator):
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError(f"{type(self).__name__} learns a policy only, which has no values")
+        raise NotImplementedError(f"{type(self).__name__} learns only a policy and has no values")
 
     def sample_action(self, x: Any, *, action_mask: Any = None) -> NoReturn:
         """Raise an error; call `predict`, which returns the learnt action of each state.
@@ -71,7 +71,7 @@ class BC(Estimator):
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError(f"{type(self).__name__} has nothing to draw from: use predict")
+        raise NotImplementedError(f"{type(self).__name__} does not sample actions: use predict")
 
 
 class DiscreteBC(BC):

@@ -169,7 +169,7 @@ class BCQ(ImitatingActorCritic):
         Raises:
             NotImplementedError: Always.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no other actions than those of predict")
+        raise NotImplementedError(f"{type(self).__name__} already samples actions in predict: use predict")
 
 
 class BEAR(ImitatingActorCritic, SAC):
@@ -252,7 +252,7 @@ class BEAR(ImitatingActorCritic, SAC):
     n_mmd_action_samples: int = 4
     vae_kl_weight: float = 0.5
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         imitation = self._imitation_options(observation_shape, action_size, 2 * action_size)
         return {
             **imitation, **alpha_options(self), "mmd_kernel": self.mmd_kernel, "mmd_sigma": self.mmd_sigma,

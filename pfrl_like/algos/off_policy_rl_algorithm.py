@@ -85,14 +85,14 @@ class OffPolicyRLAlgorithm(ABC):
             raise ValueError(f"reward_scale: got {reward_scale!r:.80}, expected a finite number")
         if not (hasattr(env_spec, "observation_space") and hasattr(env_spec, "action_space")):
             raise TypeError(
-                f"env_spec: got {type(env_spec).__name__}, expected something with observation_space and "
-                "action_space, for instance the environment"
+                f"env_spec: got {type(env_spec).__name__}, expected an object with observation_space and "
+                "action_space, such as the environment"
             )
         capacity = getattr(replay_buffer, "capacity", None)
         if not buffer_batch_size <= min_buffer_size <= (min_buffer_size if capacity is None else capacity):
             raise ValueError(
-                f"min_buffer_size: got {min_buffer_size}, expected at least buffer_batch_size, {buffer_batch_size}, "
-                f"and at most the capacity of replay_buffer, {capacity}"
+                f"min_buffer_size: got {min_buffer_size}, expected at least {buffer_batch_size} (buffer_batch_size) "
+                f"and at most {capacity} (capacity of replay_buffer)"
             )
         self.env_spec, self.policy, self.qf, self.replay_buffer = env_spec, policy, qf, replay_buffer
         self.use_target, self.discount = use_target, discount
@@ -107,8 +107,8 @@ class OffPolicyRLAlgorithm(ABC):
         self.init_opt()
         if not hasattr(agent := getattr(self, "agent", None), "dry_run"):
             raise TypeError(
-                f"init_opt of {type(self).__name__} left {agent!r:.80} as self.agent, expected one of agents, which "
-                "learns from the replay buffer"
+                f"agent is {agent!r:.80} after init_opt of {type(self).__name__}, expected an agent of "
+                "pfrl_like.agents with a replay buffer"
             )
 
     @abstractmethod
@@ -234,7 +234,7 @@ class OffPolicyRLAlgorithm(ABC):
         """
         returns = [path["undiscounted_return"] for path in paths if path["complete"]]
         steps = sum(len(path["rewards"]) for path in paths)
-        _LOGGER.info("%d paths of %d steps, whole ones have the returns %s", len(paths), steps, returns)
+        _LOGGER.info("%d paths with %d steps; returns of the finished episodes: %s", len(paths), steps, returns)
 
 
 class EpochDQN(OffPolicyRLAlgorithm):

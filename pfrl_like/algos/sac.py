@@ -72,10 +72,10 @@ class SAC(ActorCritic):
             self.agent_class, policy, self._critics(observation_shape, action_size),
             initial_temperature=self.initial_temperature, entropy_target=-float(action_size),
             temperature_optimizer_lr=self.temp_learning_rate, policy_update_delay=self.update_actor_interval,
-            **self._further_options(observation_shape, action_size),
+            **self._extra_options(observation_shape, action_size),
         )  # fmt: skip
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         """Return constructor arguments of the agent that `SoftActorCritic` does not have."""
         return {}
 
@@ -153,7 +153,7 @@ class CQL(SAC):
     conservative_weight: float = 1.0
     soft_q_backup: bool = True
 
-    def _further_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
+    def _extra_options(self, observation_shape: tuple[int, ...], action_size: int) -> dict[str, Any]:
         return {
             **alpha_options(self), "n_action_samples": self.n_action_samples,
             "conservative_weight": self.conservative_weight, "soft_q_backup": self.soft_q_backup,

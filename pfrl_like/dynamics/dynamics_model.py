@@ -61,7 +61,7 @@ class ProbabilisticEnsemble(nn.Module):
     def __init__(self, encoders: Sequence[nn.Module], feature_size: int, n_outputs: int) -> None:
         super().__init__()
         if not encoders:
-            raise ValueError("encoders: got none, expected one for each member")
+            raise ValueError("encoders is empty, expected one encoder for each member")
         self.n_outputs = n_outputs
         self.encoders = nn.ModuleList(encoders)
         self.heads = nn.ModuleList(nn.Linear(feature_size, 2 * n_outputs) for _ in encoders)
@@ -199,8 +199,8 @@ class DynamicsModel(AttributeSavingMixin):
         target = torch.cat((change, self._number(batch.reward).unsqueeze(1)), 1)
         if target.shape[1] != self.network.n_outputs:  # a single output would be broadcast without an error
             raise ValueError(
-                f"network predicts {self.network.n_outputs} numbers, expected {target.shape[1]}: those of an "
-                "observation, and the reward"
+                f"network has {self.network.n_outputs} outputs, expected {target.shape[1]}: the size of an "
+                "observation plus 1 for the reward"
             )
         return target
 

@@ -22,7 +22,7 @@ def refused(what: str) -> Any:
 
     def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
-        raise NotImplementedError(f"{type(self).__name__} models an environment: it {what}")
+        raise NotImplementedError(f"{type(self).__name__} is a model of an environment: it {what}")
 
     return refuse
 
@@ -86,7 +86,7 @@ class MOPO(Estimator):
             "MOPO is only the model: train a policy with SAC(dynamics=MOPO(n_transitions=..., horizon=..., lam=...))",
         ),
     }  # fmt: skip
-    predict_value = refused("knows no values")
+    predict_value = refused("has no values")
     sample_action = save_policy = fit_online = refused("does not act")
 
     learning_rate: float = 1e-3
@@ -100,13 +100,13 @@ class MOPO(Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} models vectors only")
+            raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} needs vectors")
         for name in ("action_scaler", "reward_scaler"):
             if (given := getattr(self, name)) is not None:
-                as_they_are = f"{type(self).__name__} models actions and rewards as they are: give it to the algorithm"
-                raise ValueError(f"{name} is {given!r:.80}, but {as_they_are}")
+                advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"
+                raise ValueError(f"{name} is {given!r:.80}, but {advice}")
         if self.dynamics is not None:
-            raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} is such a model itself")
+            raise ValueError(f"dynamics is {self.dynamics!r}, but {type(self).__name__} has no dynamics: expected None")
         encoders = [self._encoder(observation_shape, action_size) for _ in range(self.n_ensembles)]
         network = ProbabilisticEnsemble(encoders, encoders[0].feature_size, observation_shape[0] + 1)
         groups: list[dict[str, Any]] = [

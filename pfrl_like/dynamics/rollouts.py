@@ -49,11 +49,11 @@ def imagine(
         action = choose(obs)
         step = model.sample(obs, action)
         reward = step.reward - lam * step.variance
-        goes_on = torch.ones_like(reward, dtype=torch.bool)
+        continues = torch.ones_like(reward, dtype=torch.bool)
         if terminated is not None:
-            goes_on = ~terminated(obs, action, step.next_obs)
-        yield Batch(obs, action, reward, step.next_obs, discount=goes_on.float())
-        obs = step.next_obs if terminated is None else step.next_obs[goes_on]
+            continues = ~terminated(obs, action, step.next_obs)
+        yield Batch(obs, action, reward, step.next_obs, discount=continues.float())
+        obs = step.next_obs if terminated is None else step.next_obs[continues]
         if not len(obs):
             return
 
@@ -78,23 +78,23 @@ def check_sides(dataset: Any, agent: Any, model: Any) -> None:
     """
     if not hasattr(dataset, "sample_batch"):
         raise TypeError(
-            f"dataset is {type(dataset).__name__}, expected something with sample_batch; MDPDataset.from_episodes "
-            "makes a dataset of a list of episodes"
+            f"dataset is {type(dataset).__name__}, expected an object with sample_batch; for a list of "
+            "episodes use MDPDataset.from_episodes(episodes)"
         )
     if not hasattr(model, "sample"):
         raise TypeError(
-            f"model is {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"
+            f"model is {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a fitted MOPO"
         )
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:
         raise TypeError(
-            f"agent is {type(agent).__name__}, which learns from {', '.join(needed)}, but what is imagined is single "
+            f"agent is {type(agent).__name__}, which needs {', '.join(needed)}, but rollouts contain only single "
             "transitions: use another agent, such as COMBO"
         )
     if getattr(dataset, "prioritized", False):
         raise TypeError(
-            f"dataset is {type(dataset).__name__}, which draws by priorities, but imagined transitions have none: "
-            "use one that draws uniformly"
+            f"dataset is {type(dataset).__name__}, which is prioritised, but imagined transitions have no "
+            "priorities: use a dataset that samples uniformly"
         )
 
 
@@ -215,7 +215,7 @@ class ModelRollouts:
         count, before, now = state["count"], dict(state["made"]), self._made()
         if type(count) is not int or count < 0 or (count and not len(self.imagined)):
             raise ValueError(
-                f"there were {count!r:.100} minibatches, and {len(self.imagined)} transitions are imagined"
+                f"the saved number of minibatches is {count!r:.100}, but there are {len(self.imagined)} transitions"
             )
         reasons = [*restore_data(self.dataset, state["data"])]
         reasons += [
@@ -231,7 +231,7 @@ class ModelRollouts:
 
         Without `state_dict`, the checksum of the model is unknown.
         """
-        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict, which may be another one")
+        model: Any = unknown(f"the model is {type(self.model).__name__} without state_dict and may have changed")
         if hasattr(self.model, "state_dict"):
             model = checksum(checksums_of(self.model))
         numbers = {name: getattr(self, name) for name in ("real_ratio", "n_transitions", "horizon", "interval", "lam")}

@@ -153,9 +153,7 @@ class ReplayBuffer(replay_buffers.ReplayBuffer):
     def _load_own_state(self, header: dict[str, Any], arrays: dict[str, NDArray[Any]], first: int, n: int) -> None:
         items, rewards = (arrays.get(name, np.zeros(0)) for name in ("first_items", "first_rewards"))
         if items.ndim != 1 or items.shape != rewards.shape:
-            raise ValueError(
-                f"the saved first rewards have shape {rewards.shape}, expected that of {items.shape} items"
-            )
+            raise ValueError(f"the saved first rewards have shape {rewards.shape}, expected shape {items.shape}")
         self._first_rewards = dict(zip(items.astype(int).tolist(), rewards.astype(float).tolist(), strict=True))
         self._forget_row()
 

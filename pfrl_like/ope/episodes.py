@@ -77,7 +77,7 @@ class LoggedEpisodes:
         """
         steps = np.asarray(lengths, np.int64)
         if steps.ndim != 1 or not len(steps) or (steps < 1).any():
-            raise ValueError("lengths: expected the steps of at least one episode, each at least 1")
+            raise ValueError("lengths: expected the number of steps of at least one episode, each at least 1")
         size, count = int(steps.sum()), len(steps)
         if (q is None) != (v is None) or (last_v is not None and v is None):
             raise ValueError("q, v and last_v: expected q and v together, and last_v with them")
@@ -135,7 +135,7 @@ class LoggedEpisodes:
             ValueError: If the episodes have no values of a model.
         """
         if self.q is None or self.v is None:
-            raise ValueError("episodes hold no values of a model: give q and v, such as those of FQE")
+            raise ValueError("episodes have no values of a model: pass q and v, for example from an FQE")
         return self.q, self.v
 
 
@@ -167,7 +167,7 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name}: expected numbers, one for each row, but {error}") from error
     if column.shape != (size,):
-        raise ValueError(f"{name}: got shape {column.shape}, expected ({size},), as the lengths say")
+        raise ValueError(f"{name}: got shape {column.shape}, expected ({size},)")
     bad = ~np.isfinite(column) & ~(may_be_impossible & (column == -np.inf))
     if bad.any():
         row = int(np.flatnonzero(bad)[0])

@@ -218,6 +218,6 @@ def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     worth = f"the weights leave {f'{left:.3g}' if left == 0 or left >= 0.01 else 'less than 0.01'} of"
     worth = f"{worth} {len(episodes)} episodes"
     if found == 0:
-        return f"{worth}: the evaluated policy never acts as any of them did to its end", left
-    why = f", as widely as they spread ({found:.3g} by those that happened to come)" if expected < found else ""
-    return f"{worth}{why}: the policies are too far apart for so few, or too many steps long", left
+        return f"{worth}: the evaluated policy gives each recorded episode the probability 0", left
+    why = f", according to their spread ({found:.3g} according to the weights in the data)" if expected < found else ""
+    return f"{worth}{why}: the policies differ too much for so few episodes, or the episodes are too long", left

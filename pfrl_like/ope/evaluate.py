@@ -210,10 +210,10 @@ def evaluate_offline(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnreliableEstimateWarning)
         found |= {name: BY_WEIGHTS[name](episodes, gamma, interval) for name in weights}
-    said, left = weakness(episodes) if weights else ("", 0.0)
-    if said:
+    reason, size_left = weakness(episodes) if weights else ("", 0.0)
+    if reason:
         warnings.warn(
-            UnreliableEstimateWarning(f"{', '.join(weights)}: {said}", left), stacklevel=levels_to_the_caller()
+            UnreliableEstimateWarning(f"{', '.join(weights)}: {reason}", size_left), stacklevel=levels_to_the_caller()
         )
     return found
 
@@ -236,9 +236,9 @@ def _without_weights(wanted: Sequence[str], estimators: Sequence[str] | None, di
     """Return the estimates in `wanted` that need no probabilities; raise a ValueError if the user requested others."""
     left_out = [name for name in wanted if name in BY_WEIGHTS]
     if estimators is not None and left_out:
-        why = f"the policy gives {type(distribution).__name__}, which has none"
+        why = f"the policy returns {type(distribution).__name__}, which has no probabilities"
         if policies.has_density(distribution):
-            why = "modes of continuous actions have none: give deterministic=False to evaluate samples"
+            why = "modes of continuous actions have none: set deterministic=False to evaluate samples"
         raise ValueError(f"estimators is {estimators!r}, but {', '.join(left_out)} need probabilities, and {why}")
     return [name for name in wanted if name not in left_out]
 
@@ -258,9 +258,9 @@ def _configuration(fqe: FQE | None, config: FQEConfig | None, gamma: float) -> A
         raise TypeError(f"fqe is {fqe!r:.80} ({type(fqe).__name__}), expected an FQE, or None")
     name, used = ("config", config_of(config, gamma=gamma)) if fqe is None else ("fqe", fqe)
     if used.gamma != gamma:
-        raise ValueError(f"gamma is {gamma}, but {name} has {used.gamma}, expected the same")
+        raise ValueError(f"gamma is {gamma}, but gamma of {name} is {used.gamma}: expected equal values")
     if used.reward_scaler is not None:
-        raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None: values in rewards")
+        raise ValueError(f"{name} has the reward_scaler {used.reward_scaler!r:.80}, expected None")
     return used
 
 
@@ -274,12 +274,12 @@ def _check_evaluates(fqe: FQE, policy: nn.Module, modes: bool | None) -> None:
     """
     theirs, ours = ([param.detach().cpu() for param in each.parameters()] for each in (fqe.agent.policy, policy))
     if len(theirs) != len(ours) or not all(map(torch.equal, theirs, ours)):
-        raise ValueError("fqe evaluates another policy than that of algo, expected the same: make it with FQE(algo)")
+        raise ValueError("fqe evaluates another policy than algo: construct it with FQE(algo)")
     names = "samples", "modes"
     if modes is not None and (has := bool(getattr(fqe.agent, "act_deterministically", modes))) != modes:
         raise ValueError(
-            f"fqe evaluates {names[has]} of the policy, and deterministic={modes} means {names[modes]}, expected the "
-            f"same: set fqe.agent.act_deterministically = {modes} before it is fitted"
+            f"fqe evaluates {names[has]} of the policy, but deterministic={modes} evaluates {names[modes]}: set "
+            f"fqe.agent.act_deterministically = {modes} before fqe.fit"
         )
 
 

@@ -165,7 +165,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
     def __init__(
         self, algo: Any, config: FQEConfig | None = None, device: bool | int | str = False, impl: Any = None
     ) -> None:
-        self.algo, self.config, self._place = algo, config_of(config), device_of(device)
+        self.algo, self.config, self._torch_device = algo, config_of(config), device_of(device)
         kind, n_frames = self.only, int(getattr(algo, "n_frames", 1))
         kind = policies.kind_told_by(impl, algo) if kind is None else kind
         super().__init__(discrete_action=kind, n_frames=n_frames, impl=impl, **vars(self.config))
@@ -179,7 +179,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
     @property
     def _device(self) -> torch.device:
-        return self._place
+        return self._torch_device
 
     @property
     def grad_step(self) -> int:
@@ -352,11 +352,11 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         for each, asked in ((self.agent.policy, self.algo), (policy, other)):
             if isinstance(each, policies.ActingPolicy):
                 raise ValueError(
-                    f"{type(asked).__name__} chooses in a way of its own, not by one network alone, which could be "
-                    "copied: make an FQE of the other algorithm"
+                    f"algo: the actions of {type(asked).__name__} need more than one network and cannot be copied: "
+                    "construct a new FQE of the other algorithm"
                 )
         if getattr(acting, "phi", self.agent.phi) != self.agent.phi:
-            raise ValueError("algo has another phi, through which the critics do not see: make an FQE of it")
+            raise ValueError("algo has another phi than the critics: construct a new FQE of algo")
         saving.check_form(self.agent.policy, policy, "policy")
         self.agent.policy, self.algo = policies.lying_on(self.agent.device, policy), own
         self.agent.act_deterministically = policies.evaluates_modes(acting)
@@ -367,7 +367,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         Raises:
             ValueError: Always.
         """
-        raise ValueError(f"{type(self).__name__} evaluates a policy that does not learn, and has no optimiser of one")
+        raise ValueError(f"{type(self).__name__} evaluates a fixed policy, which has no optimiser")
 
     def copy_q_function_from(self, algo: Any) -> None:
         """Copy the critic parameters of another `FQE`, an agent or an estimator to the critics and the target critics.
@@ -400,7 +400,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
 
     def __sklearn_clone__(self) -> Self:
         """Return an unfitted `FQE` of the same algorithm with equal hyperparameters."""
-        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._place}))
+        return cast(Self, self._made({**self.get_params(), "algo": self.algo, "use_gpu": self._torch_device}))
 
     @classmethod
     def _made(cls, given: Mapping[str, Any]) -> Any:
@@ -456,7 +456,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
         state, params = saving.read_model(fname)
         if self.discrete_action is None:
             self.discrete_action = params.get("discrete_action")
-        self._take(fname, state, params)
+        self._restore_model(fname, state, params)
 
     def _load(self, state: Mapping[str, Any]) -> None:
         policy = {"policy": self._agent.state_dict()["attributes"]["policy"]}
@@ -472,7 +472,7 @@ class FQE(FittingFQE, QLearning):  # type: ignore[misc]  # `fit` has the signatu
             TypeError: If the algorithm cannot be exported.
         """
         if self.algo is None or self.observation_shape is None:
-            raise NotFittedError("fitted Q evaluation is not built yet, or does not know the algorithm: give algo")
+            raise NotFittedError("the FQE is not built yet, or its algo is None: pass algo and call fit")
         if hasattr(self.algo, "save_policy"):
             self.algo.save_policy(fname)
             return
@@ -516,11 +516,11 @@ def load_learnable(
     if evaluates := issubclass(ESTIMATORS.get(str(name), Estimator), FQE):
         params = params if algo is None else {**params, "algo": algo}
     elif algo is not None:
-        raise TypeError(f"algo is {type(algo).__name__}, but {fname} holds {name}, expected None")
+        raise TypeError(f"algo is {type(algo).__name__}, but {fname} contains {name}, not an FQE: expected None")
     elif place.type not in {"cpu", "cuda"}:
         raise ValueError(f"device is {device!r}, expected 'cpu' or 'cuda:<number>' for an estimator")
     made: Any = Estimator._of_params(fname, params, place if evaluates else place.index)
-    made._take(fname, state, params)
+    made._restore_model(fname, state, params)
     if evaluates and algo is None and made.algo is not None:
         with saving.told_by(fname):
             agent = made.algo.impl

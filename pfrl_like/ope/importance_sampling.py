@@ -243,7 +243,7 @@ def _move(z: Array, wanted: Array, active: NDArray[np.bool_]) -> None:
 #: Maximum number of lengths from which MAGIC chooses.
 _LENGTHS = 20
 #: Warning about values that are computed only from a model.
-_NOT_JUDGED = "coverage was not judged: the model may be wrong by far more than start states differ"
+_NOT_JUDGED = "coverage is unknown: the error of the model may be far larger than the spread of start states"
 #: Confidence of the interval from which MAGIC estimates the bias of a length (arXiv:1604.00923, 7.2).
 _OF_BIAS = 0.9
 
@@ -269,8 +269,8 @@ def direct_method(episodes: LoggedEpisodes, interval: Bootstrap | None = None) -
     found = estimated("direct method", episodes, SelfNormalized.mean(v[:, 0]), interval, weighted=False)
     warn_once(
         "coverage of the direct method",
-        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval is the spread of start states alone, and no "
-        "interval of the return: compare other estimates, or play episodes",
+        f"fqe, the direct method: {_NOT_JUDGED}. Its start_state_interval contains only the spread of start states and "
+        "is no interval of the return: compare other estimates, or run episodes",
         estimates.UnreliableEstimateWarning,
     )
     unknown = float("nan")

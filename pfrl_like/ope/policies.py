@@ -64,7 +64,7 @@ class Choice(Categorical):
     """
 
     def __init__(self, action: Tensor, ones: Tensor, epsilon: float = 0.0, value: Any = None) -> None:
-        super().__init__(_near_certainty(action, ones, epsilon))
+        super().__init__(_epsilon_greedy_log_probs(action, ones, epsilon))
         self.value, self.epsilon = value, epsilon
 
     def masked(self, action_mask: Any) -> MaskedCategorical:
@@ -75,12 +75,12 @@ class Choice(Categorical):
         """
         if self.value is None:
             raise TypeError(
-                "an action_mask came, of which the algorithm that is evaluated is not told, for it chooses in a way of "
-                "its own: evaluate one that takes the largest value of a Q-function, or follows a policy"
+                "action_mask: the evaluated algorithm does not support masks, because its actions need more than one "
+                "network: evaluate an algorithm with one Q-function or one policy network"
             )
         value = self.value.masked(action_mask)
         mask = value.action_mask | ~value.action_mask.any(-1, keepdim=True)
-        return MaskedCategorical(_near_certainty(value.greedy_actions, mask, self.epsilon), mask)
+        return MaskedCategorical(_epsilon_greedy_log_probs(value.greedy_actions, mask, self.epsilon), mask)
 
 
 class StillPolicy(nn.Module):
@@ -139,11 +139,11 @@ class ActingPolicy(nn.Module):
 
     def __init__(self, algo: Any, n_actions: int | None, argument: str = "algo") -> None:
         super().__init__()
-        self.ask, self.n_actions, self.certain = _question(algo, argument), n_actions, DeterministicHead()
+        self.act, self.n_actions, self.certain = _action_function(algo, argument), n_actions, DeterministicHead()
 
     def forward(self, obs: Tensor) -> Any:
         """Return a `Categorical`, or the output of a `DeterministicHead` if actions are continuous."""
-        action = torch.as_tensor(np.asarray(self.ask(obs.cpu().numpy())), device=obs.device)
+        action = torch.as_tensor(np.asarray(self.act(obs.cpu().numpy())), device=obs.device)
         if self.n_actions is None:
             return self.certain(action.float())
         return Choice(action, torch.ones(len(action), self.n_actions, device=action.device))
@@ -158,10 +158,10 @@ class NoPolicy(nn.Module):
         Raises:
             NotFittedError: Always.
         """
-        raise NotFittedError("the algorithm that is evaluated is not known here: give algo, or set it")
+        raise NotFittedError("the evaluated algorithm is unknown: pass algo, or set the attribute algo")
 
 
-def _near_certainty(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
+def _epsilon_greedy_log_probs(action: Tensor, mask: Tensor, epsilon: float = 0.0) -> Tensor:
     """Return log-probabilities, [N, n_actions], of epsilon-greedy choice among the actions in `mask`."""
     one_hot = nn.functional.one_hot(action.long(), mask.shape[-1])
     return ((1 - epsilon) * one_hot + epsilon * mask / mask.sum(-1, keepdim=True)).log()
@@ -179,7 +179,7 @@ def agent_of(algo: Any, argument: str = "algo") -> Any:
         TypeError: If `algo` is a class.
     """
     if isinstance(algo, type):
-        raise TypeError(f"{argument} is the class {algo.__name__}, expected one that is made of it")
+        raise TypeError(f"{argument} is the class {algo.__name__}, expected an instance: {algo.__name__}(...)")
     if not hasattr(algo, "create_impl"):
         return algo
     if algo.impl is None:
@@ -200,16 +200,16 @@ def policy_of(algo: Any, n_actions: int | None, argument: str = "algo") -> nn.Mo
         NotFittedError: If `algo` is an estimator whose agent is not built yet.
     """
     if isinstance(algo, nn.Module):
-        return _still(algo)
+        return _frozen(algo)
     agent = agent_of(algo, argument)
     if getattr(agent, "recurrent", False):
         raise TypeError(f"{argument} is a recurrent {type(agent).__name__}: evaluate it with agents.FittedQEvaluation")
     if isinstance(getattr(agent, "policy", None), ReturnConditionedTransformer):
-        raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than the state")
+        raise TypeError(f"{argument} is {type(agent).__name__}, whose actions depend on more than one state")
     network, scaler = _network_of(agent), getattr(algo, "scaler_of_agent", None)
     if network is None or not isinstance(scaler, AffineScaler | None):
         return ActingPolicy(agent if scaler is None else algo, n_actions, argument)
-    still = _still(network, getattr(agent, "obs_normalizer", None), agent.value_type)
+    still = _frozen(network, getattr(agent, "obs_normalizer", None), agent.value_type)
     return still if scaler is None else RescaledPolicy(still, scaler)
 
 
@@ -247,24 +247,24 @@ def _network_of(agent: Any) -> nn.Module | None:
     return GreedyPolicy(model) if issubclass(agent.value_type, ActionValue) else model
 
 
-def _still(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
+def _frozen(policy: nn.Module, normalizer: nn.Module | None = None, output: type[Any] = Distribution) -> nn.Module:
     """Return the policy if it has no running statistics and returns only distributions, else a `StillPolicy`."""
     itself = normalizer is None and output is not tuple and not normalizations_of(policy)
     return policy if itself else StillPolicy(policy, normalizer)
 
 
-def _question(algo: Any, argument: str) -> Any:
+def _action_function(algo: Any, argument: str) -> Any:
     if hasattr(algo, "predict"):
         return algo.predict
     if not hasattr(algo, "batch_act") or not hasattr(algo, "eval_mode"):
-        expected = "an agent, an estimator or something with predict"
+        expected = "an agent, an estimator or an object with predict"
         raise TypeError(f"{argument} is {type(algo).__name__}, expected {expected}")
 
-    def ask(obs: Any) -> Any:
+    def act(obs: Any) -> Any:
         with algo.eval_mode():
             return algo.batch_act([*obs])
 
-    return ask
+    return act
 
 
 def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "algo") -> Distribution:
@@ -283,7 +283,7 @@ def distribution_of(policy: nn.Module, agent: Any, obs: Any, argument: str = "al
     with taken_by(argument, obs):
         distribution = policy(features_of(agent, obs))
     if not isinstance(distribution, Distribution):
-        raise TypeError(f"{argument} gives {type(distribution).__name__}, expected distributions of actions")
+        raise TypeError(f"{argument} returns {type(distribution).__name__}, expected distributions of actions")
     return distribution
 
 
@@ -315,12 +315,12 @@ def check_actions(
     if (categorical, len(shape) == 1) != (discrete_action, discrete_action):
         kinds = "continuous", "discrete"
         raise TypeError(
-            f"{argument} gives {kinds[not discrete_action]} actions, of shape {shape}, but those of "
+            f"{argument} has {kinds[not discrete_action]} actions of shape {shape}, but the actions of "
             f"{'the environment' if env else 'the data'} are {kinds[discrete_action]}"
         )
     has = distribution.probs.shape[-1] if isinstance(distribution, TorchCategorical) else math.prod(shape[1:])
     if has < size or (has > size and (env or not discrete_action)):
-        what = "discrete actions" if discrete_action else "numbers in an action"
+        what = "discrete actions" if discrete_action else "action dimensions"
         raise ValueError(f"{argument} has {has} {what}, but {'the environment has' if env else 'the data have'} {size}")
 
 
@@ -338,10 +338,10 @@ def check_fits(algo: Any, discrete_action: bool, observation_shape: Any, action_
         TypeError: If the kinds of actions differ.
         ValueError: If the shapes differ.
     """
-    told = kind_told_by(algo)
-    if told is not None and told != discrete_action:
+    declared = kind_told_by(algo)
+    if declared is not None and declared != discrete_action:
         kinds = "continuous", "discrete"
-        raise TypeError(f"algo gives {kinds[told]} actions, but those of the data are {kinds[discrete_action]}")
+        raise TypeError(f"algo has {kinds[declared]} actions, but the actions of the data are {kinds[discrete_action]}")
     known = getattr(algo, "observation_shape_", None), getattr(algo, "action_size_", None)
     check_built_for(algo, *known, observation_shape, action_size)
 
@@ -418,16 +418,16 @@ def log_probs(
     action = np.asarray(action)
     discrete = action.ndim == 1
     if len(action) != len(obs):
-        raise ValueError(f"there are {len(obs)} observations in obs and {len(action)} actions, expected as many")
+        raise ValueError(f"action has {len(action)} rows, but obs has {len(obs)} observations: expected equal numbers")
     if modes and not discrete:
-        raise ValueError("modes is True, but modes of continuous actions have no probabilities")
+        raise ValueError("modes is True, but the mode of a continuous policy has no density: expected False")
 
     def of_some(obs: Any, action: Array) -> Array:
         distribution: Any = distribution_of(policy, agent, obs, argument)
         size = int(action.max(initial=-1)) + 1 if discrete else math.prod(action.shape[1:])
         check_actions(distribution, discrete, size, argument)
         if not has_density(distribution):
-            raise TypeError(f"{argument} gives {type(distribution).__name__}, which has no density")
+            raise TypeError(f"{argument} returns {type(distribution).__name__}, which has no density")
         if modes:
             distribution = Choice(mode_of(distribution), torch.ones_like(distribution.probs))
         taken = torch.as_tensor(action, device=getattr(agent, "device", "cpu"))

@@ -35,7 +35,7 @@ class FeatureExtractor:
         self.batch_states = getattr(batch_states_function, "batch_states", batch_states_function)
         self._uses_stacks = self.batch_states is batch_states
         #: True if the features are equal to the observations, so that minibatches need no conversion.
-        self.is_identity = self._uses_stacks and _does_nothing(self.phi)
+        self.is_identity = self._uses_stacks and _is_identity_function(self.phi)
         self._on_stack: bool | None = self.is_identity if self.is_identity or not self._uses_stacks else None
 
     def __call__(self, obs: Any, device: torch.device | str) -> Any:
@@ -79,7 +79,7 @@ def identity(obs: Any) -> Any:
     return obs
 
 
-def _does_nothing(phi: Phi) -> bool:
+def _is_identity_function(phi: Phi) -> bool:
     """Return True if the bytecode of `phi` is the same as of `lambda x: x`."""
     code, own = getattr(phi, "__code__", None), identity.__code__
     return code is not None and (code.co_code, code.co_argcount) == (own.co_code, own.co_argcount)
@@ -129,7 +129,7 @@ def varied_stacks(stack: Any) -> Iterator[Any]:
         return map_nested(varied, stack)
 
     yield vary(_shrunk)
-    yield vary(_far_apart)
+    yield vary(_rescaled)
 
 
 def _shrunk(rows: Any, i: Any) -> Any:
@@ -137,7 +137,7 @@ def _shrunk(rows: Any, i: Any) -> Any:
     return rows & (i % 2 == 0) if rows.dtype == bool else rows.min() + (rows - rows.min()) * ((i + 1) / len(rows))
 
 
-def _far_apart(rows: Any, i: Any) -> Any:
+def _rescaled(rows: Any, i: Any) -> Any:
     """Multiply rows by factors of both signs from 1e-3 to 1e3; integers wrap around within the range of their dtype."""
     if rows.dtype.kind == "f":
         return rows * (10.0 ** (i % 7 - 3) * (-1) ** i) + i

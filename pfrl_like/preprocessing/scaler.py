@@ -100,7 +100,7 @@ class AffineScaler(Scaler):
         elif not missing:
             self._keep(**statistics)
         elif len(missing) < len(statistics):
-            raise ValueError(f"{type(self).__name__} needs {names}; not given: {', '.join(missing)}")
+            raise ValueError(f"{type(self).__name__} needs {names}; missing: {', '.join(missing)}")
 
     @property
     def fitted(self) -> bool:
@@ -152,7 +152,7 @@ class AffineScaler(Scaler):
 
     def _convert(self, device: torch.device, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         if self._constants is None:
-            raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
+            raise NotFittedError(f"{self!r} is not fitted: call fit, or pass statistics to the constructor")
         with torch.inference_mode(False):  # the cached tensors are also used outside inference mode
             offset, width = [constant.to(dtype).to(device) for constant in self._constants]
             width = torch.where(width == 0, 1, width)
@@ -173,7 +173,7 @@ def check_multiplier(multiplier: Any) -> None:
     """
     check_numbers(multiplier=multiplier)
     if multiplier == 0:
-        raise ValueError("multiplier is 0, expected another number")
+        raise ValueError("multiplier is 0, expected a nonzero number")
 
 
 def _is_batch_of(row: torch.Size, batch: torch.Size) -> bool:
@@ -195,9 +195,9 @@ def extremes(source: Any, column: str) -> tuple[NDArray[np.float64], NDArray[np.
     """Return the minimum and maximum of each entry, in the shape of one row; see `pieces` for the arguments."""
     low = high = None
     for piece in pieces(source, column):
-        least, most = piece.min(axis=0), piece.max(axis=0)
-        low = least if low is None else np.minimum(low, least)
-        high = most if high is None else np.maximum(high, most)
+        low_of_piece, high_of_piece = piece.min(axis=0), piece.max(axis=0)
+        low = low_of_piece if low is None else np.minimum(low, low_of_piece)
+        high = high_of_piece if high is None else np.maximum(high, high_of_piece)
     return np.asarray(low, np.float64), np.asarray(high, np.float64)
 
 

@@ -85,9 +85,9 @@ class ClipRewardScaler(_RewardScaler):
         if self.high is not None:
             check_numbers(high=self.high)
         if self.low is None and self.high is None:
-            raise ValueError("low and high are None, expected a bound: ClipRewardScaler(low=-1.0, high=1.0)")
+            raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
-            raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
+            raise ValueError(f"high is {self.high}, expected at least low, {self.low}")
 
     def transform(self, x: Tensor) -> Tensor:
         return x.clamp(self.low, self.high) * float(self.multiplier)
@@ -181,8 +181,8 @@ class ReturnBasedRewardScaler(_RewardScaler):
         check_numbers(return_max=return_max, return_min=return_min)
         if return_max <= return_min:
             raise ValueError(
-                f"return_max is {return_max}, expected more than return_min, which is {return_min}: there is no span "
-                "to divide by; MultiplyRewardScaler takes a factor"
+                f"return_max is {return_max}, expected more than return_min, {return_min}: the range of returns must "
+                "not be 0; use MultiplyRewardScaler with a factor"
             )
         self.return_max, self.return_min = float(return_max), float(return_min)
         return self
@@ -196,7 +196,7 @@ class ReturnBasedRewardScaler(_RewardScaler):
     @property
     def _factor(self) -> float:
         if self.return_max is None or self.return_min is None:
-            raise NotFittedError(f"{self!r} has no statistics yet: call fit, or give them to the constructor")
+            raise NotFittedError(f"{self!r} is not fitted: call fit, or pass statistics to the constructor")
         return float(self.multiplier / (self.return_max - self.return_min))
 
 
@@ -249,7 +249,7 @@ class MinMaxScaler(AffineScaler):
 
     def _offset_and_width(self, maximum: Array, minimum: Array) -> tuple[Array, Array]:
         if (maximum < minimum).any():
-            raise ValueError(f"maximum is {maximum}, expected no less than minimum, which is {minimum}")
+            raise ValueError(f"maximum is {maximum}, expected at least minimum, {minimum}")
         low, high = self.span
         width = (maximum - minimum) / (high - low)
         return minimum - low * width, width
@@ -283,7 +283,7 @@ class StandardScaler(AffineScaler):
 
     def _offset_and_width(self, mean: Array, std: Array) -> tuple[Array, Array]:
         if (std < 0).any():
-            raise ValueError(f"std is {std}, expected no negative number")
+            raise ValueError(f"std is {std}, expected numbers >= 0")
         return mean, std
 
 

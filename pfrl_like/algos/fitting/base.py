@@ -187,7 +187,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         """Build the agent for stacked observations of this shape and actions of this size."""
-        raise NotImplementedError(f"{type(self).__name__} builds no agent")
+        raise NotImplementedError(f"{type(self).__name__} does not define _build_agent")
 
     def create_impl(self, observation_shape: Any, action_size: int) -> None:
         """Build the agent; `fit` and `fit_online` call this method with the shapes of their data.
@@ -333,9 +333,7 @@ class Estimator(Fitting, OnlineFitting, Saving, Retuning, Spaces, Hyperparameter
             RuntimeError: If `pfrl_like.ope` is not imported.
         """
         if self.evaluate is None:
-            raise RuntimeError(
-                "score is an estimate of pfrl_like.ope, which has not been imported: import pfrl_like.ope"
-            )
+            raise RuntimeError("score needs pfrl_like.ope, which is not imported: import pfrl_like.ope")
         options = {"gamma": getattr(self, "gamma", 0.99), "show_progress": False, **options, "estimators": ["fqe"]}
         return float(self.evaluate(self, episodes, **options)["fqe"].value)
 

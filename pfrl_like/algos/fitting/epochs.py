@@ -28,22 +28,22 @@ UpdateStep = Callable[[int, int, Any], tuple[Tensor | None, dict[str, Any]]]
 
 #: Advice for users who override methods of d3rlpy that this library does not call, and the names of these methods.
 _INSTEAD = (
-    ("update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
-    ("create_impl(observation_shape, action_size)", "_create_impl inner_create_impl _process_observation_shape"),
-    ("create_impl(observation_shape, action_size)", "build_with_dataset build_with_env"),
-    ("update, and let it give a dict of losses by name", "_get_loss_labels get_loss_labels"),
+    ("override update(epoch, total_step, batch), or update(batch)", "_update inner_update"),
+    ("override create_impl(observation_shape, action_size)", "_create_impl inner_create_impl build_with_dataset"),
+    ("override create_impl(observation_shape, action_size)", "_process_observation_shape build_with_env"),
+    ("override update, and return a dict of losses", "_get_loss_labels get_loss_labels"),
     (
-        "generate(algo, transitions) of the dynamics",
+        "override generate(algo, transitions) of the dynamics model",
         "generate_new_data _generate_new_data _is_generating_new_data _mutate_transition _sample_initial_transitions "
         "_sample_rollout_action _get_rollout_horizon _rollout_length _rollout_policy",
     ),
-    ("predict, sample_action or predict_value", "predict_best_action inner_predict_best_action inner_sample_action"),
-    ("predict, sample_action or predict_value", "inner_predict_value"),
-    ("nothing, and give scorers", "_evaluate"),
-    ("nothing, and give logger_adapter", "_prepare_logger set_active_logger save_params _save_params"),
-    ("fit_online", "fit_batch_online"),
+    ("override predict, sample_action or predict_value", "predict_best_action inner_predict_best_action"),
+    ("override predict, sample_action or predict_value", "inner_predict_value inner_sample_action"),
+    ("pass scorers to fit", "_evaluate"),
+    ("pass logger_adapter to fit", "_prepare_logger set_active_logger save_params _save_params"),
+    ("override fit_online", "fit_batch_online"),
     (
-        "the loss of an agent of pfrl_like.agents",
+        "override the loss of an agent of pfrl_like.agents",
         "compute_critic_loss compute_actor_loss compute_target update_critic update_actor update_target update_temp "
         "update_alpha update_imitator _compute_advantages _compute_clipped_weights _compute_lambda_returns",
     ),
@@ -73,7 +73,7 @@ def warn_of_hooks(algo: Any) -> None:
     for name, instead in NOT_CALLED.items():
         if is_overridden(algo, name):
             kind = type(algo).__name__
-            warn_once((kind, name), f"{kind} defines {name}, which nothing calls here: override {instead}")
+            warn_once((kind, name), f"{kind} defines {name}, which this library never calls: {instead}")
 
 
 def update_step(algo: Any) -> UpdateStep | None:
@@ -121,12 +121,12 @@ def _by_name(given: Any, losses: Mapping[str, Any], algo: Any) -> dict[str, Any]
         return dict(given)
     kind = type(algo).__name__
     if not isinstance(given, Iterable | None):
-        raise TypeError(f"update of {kind} gave {given!r:.80}, expected losses in a list, or by name in a dict")
+        raise TypeError(f"update of {kind} returned {given!r:.80}, expected a list or a dict of losses")
     values = [*given] if given is not None else []
     names = [*losses] if len(losses) == len(values) else [*algo.loss_names]
     if values and len(values) != len(names):
-        expected = f"those of {', '.join(algo.loss_names)}, or a dict of losses by name"
-        raise ValueError(f"update of {kind} gave {len(values)} losses, expected {expected}")
+        expected = f"one for each of {', '.join(algo.loss_names)}, or a dict of losses"
+        raise ValueError(f"update of {kind} returned {len(values)} losses, expected {expected}")
     return {name: value for name, value in zip(names, values, strict=False) if value is not None}
 
 
@@ -213,9 +213,9 @@ class OnlineUpdates:
             stored, batch_size = len(self.data.source), self.data.batch_size
             warn_once(
                 "fit_online without updates",
-                f"fit_online made no update in epoch {self.source.epoch} and learnt nothing: the buffer holds {stored} "
-                f"steps, fewer than batch_size, {batch_size}, and n_steps is {self._n_steps} in all; give more steps "
-                "or a smaller batch_size",
+                f"fit_online made no update in epoch {self.source.epoch}: the buffer contains {stored} steps, fewer "
+                f"than batch_size ({batch_size}), and the training has {self._n_steps} steps; increase the number of "
+                "steps or reduce batch_size",
             )
         self._n_steps = 0
         self.source = UpdateSource(self.algo, self.data, epoch)
@@ -271,7 +271,7 @@ class RunLog:
             try:
                 self._loggers.append(TensorBoardLogger(os.path.join(RUNS, os.path.basename(self.directory))))
             except MissingDependencyError as error:
-                _LOGGER.warning("%s; tensorboard=False does without", error)
+                _LOGGER.warning("%s; set tensorboard=False to disable TensorBoard", error)
 
     def __enter__(self) -> Self:
         return self

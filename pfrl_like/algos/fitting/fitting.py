@@ -140,14 +140,14 @@ class Fitting:
         options["experiment_name"] = options["experiment_name"] or type(self).__name__
         training = Training(self, **options)
         if self.dynamics is not None and not hasattr(self.dynamics, "generate"):
-            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected one of pfrl_like.dynamics, or None")
+            raise TypeError(f"dynamics is {self.dynamics!r:.80}, expected a model of pfrl_like.dynamics or None")
         warn_of_hooks(self)
         data = TrainingData(episodes, self.batch_size, self.n_frames, self.learns_next_observations)
         self._build_for(data)
         if self.dynamics is None and len(data.source) < self.batch_size:
-            follows = "each minibatch is all of them, and a pass is one update"
+            effect = "each minibatch contains all transitions, and an epoch is one update"
             _LOGGER.warning(
-                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), follows
+                "batch_size is %d, but there are %d transitions: %s", self.batch_size, len(data.source), effect
             )
         named = named_scorers(scorers)
         if named:
@@ -165,8 +165,8 @@ class Fitting:
                 actions = (self._actions(episode.told("actions")) for episode in selection.episodes)
                 largest = max(float(each.abs().max()) for each in actions)
                 if largest > 1 + 1e-5:  # the tolerance allows for rounding
-                    reach = "but policies act in [-1, 1]: action_scaler='min_max' scales them"
-                    _LOGGER.warning("actions of the data are as large as %g, %s", largest, reach)
+                    advice = "but policies output actions in [-1, 1]: set action_scaler='min_max'"
+                    _LOGGER.warning("actions of the data are as large as %g, %s", largest, advice)
         check_scalers_taken(self)
         self.check_shapes(selection.observation_shape, selection.action_size)
         self.retune()
@@ -298,7 +298,7 @@ def named_scorers(scorers: Any, argument: str = "scorers") -> dict[str, Scorer]:
         TypeError: If a scorer is not a function, or `scorers` is neither a mapping nor a list.
     """
     if not isinstance(scorers, Iterable | None):
-        expected = "functions of (algo, episodes) by name, or a list of functions"
+        expected = "a dict or a list of functions of (algo, episodes)"
         raise TypeError(f"{argument} is {scorers!r:.80}, expected {expected}")
     given: Mapping[Any, Any] = scorers if isinstance(scorers, Mapping) else dict(enumerate(scorers or ()))
     named: dict[str, Scorer] = {}

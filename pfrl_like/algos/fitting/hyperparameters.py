@@ -96,7 +96,7 @@ class Retuning:
     )
 
     #: Values of hyperparameters in the agents built for comparison. These hyperparameters do not affect other settings.
-    _left_out: ClassVar[dict[str, Any]] = {
+    _comparison_values: ClassVar[dict[str, Any]] = {
         "impl": None, "scaler": None, "action_scaler": None, "reward_scaler": None, "augmentation": [], "use_gpu": None,
     }  # fmt: skip
     #: Hyperparameters from which the agent was built; None if the agent is an `impl` of the user.
@@ -119,41 +119,41 @@ class Retuning:
             return
         augments = {"augmentation", "n_augmentations"} & {*changed}
         augment = self._augment() if augments else None
-        ours, news = settings_of(self.impl), self._news(built, now, changed)
-        for path, setting in news.items():
+        ours, new_settings = settings_of(self.impl), self._new_settings(built, now, changed)
+        for path, setting in new_settings.items():
             ours[path].owner[ours[path].key] = setting.value
         if augments:
             self.impl.augment = augment
         self._built_with = now
 
-    def _news(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
+    def _new_settings(self: Any, built: dict[str, Any], now: dict[str, Any], changed: list[str]) -> dict[str, Setting]:
         """Return the settings of the agent that the changed hyperparameters require, keyed by path."""
-        ours, news = settings_of(self.impl).keys(), dict[str, Setting]()
-        params, before = dict(built), self._built_so(built)
+        ours, new_settings = settings_of(self.impl).keys(), dict[str, Setting]()
+        params, before = dict(built), self._comparison_agent(built)
         for name in sorted(changed):
             params[name] = now[name]
-            after = self._built_so(params)
+            after = self._comparison_agent(params)
             found = {} if after is None else differing(before, after)
             if found is None or not found.keys() <= ours or not (found or name in self.read_when_used):
                 raise ValueError(
-                    f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80} and keeps that: "
-                    "set it before fit, or in a clone, which is not built"
+                    f"{name} is {now[name]!r:.80}, but the agent was built with {built[name]!r:.80}, and {name} cannot "
+                    "change after fit: set it before fit, or on a clone (a clone is not built)"
                 )
-            news |= found
+            new_settings |= found
             before = after
-        return news
+        return new_settings
 
-    def _built_so(self: Any, params: dict[str, Any]) -> Any:
+    def _comparison_agent(self: Any, params: dict[str, Any]) -> Any:
         """Build an agent for comparison from these hyperparameters and a fixed seed; None for an `impl` of the user."""
         if self.observation_shape_ is None:
             return None
-        twin: Any = self._made(params | self._left_out)
-        twin.scaler_ = self.scaler_
+        other: Any = self._made(params | self._comparison_values)
+        other.scaler_ = self.scaler_
         with isolated_rng():
             torch.manual_seed(0)
             np.random.seed(0)
-            twin.create_impl(self.observation_shape_, self.action_size_)
-        return twin.impl
+            other.create_impl(self.observation_shape_, self.action_size_)
+        return other.impl
 
 
 #: Hyperparameters that are integers of at least 1.
@@ -187,7 +187,7 @@ def check_ranges(algo: Any) -> None:
     rows = {name: getattr(algo, name) for name in sorted(names & ROWS)}
     if algo.use_batch_norm and 1 in rows.values():
         given = " and ".join(f"{name} {value}" for name, value in rows.items())
-        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, as one row has no variance")
+        raise ValueError(f"use_batch_norm is True, but {given}: expected at least 2, because one row has no variance")
 
 
 def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
@@ -204,7 +204,7 @@ def check_folder(logdir: Any, name: str, with_timestamp: bool) -> None:
         ValueError: If the folder, or one of its parent directories, is a file.
     """
     if not isinstance(logdir, str | os.PathLike):
-        raise TypeError(f"logdir is {logdir!r:.80}, expected the path of a folder; save_metrics=False writes nothing")
+        raise TypeError(f"logdir is {logdir!r:.80}, expected a path; set save_metrics=False to write nothing")
     path = os.path.abspath(logdir if with_timestamp else os.path.join(logdir, name))
     while not os.path.lexists(path):
         path = os.path.dirname(path)
@@ -258,7 +258,7 @@ _INSTEAD = (
 LATER_NAMES: Mapping[str, str] = {name: instead for instead, names in _INSTEAD for name in names.split()}
 
 #: d3rlpy values that select the fixed behaviour of this library. They are ignored. None is ignored for every name.
-_SAME: Mapping[str, Any] = {
+_FIXED_VALUES: Mapping[str, Any] = {
     **dict.fromkeys(["compile", "compile_graph", "enable_ddp", "max_q_backup"], False),
     **dict.fromkeys([name for name in LATER_NAMES if name.endswith("encoder_factory")], "default"),
     "n_steps": 1, "policy_type": "deterministic", "q_func_factory": "mean", "target_reduction_type": "min",
@@ -316,7 +316,7 @@ class Hyperparameters:
             name
             for base in reversed(cls.__mro__)
             for name, annotation in inspect.get_annotations(base).items()
-            if not (name.startswith("_") or name.endswith("_") or _of_class(annotation)) and hasattr(cls, name)
+            if not (name.startswith("_") or name.endswith("_") or _is_class_var(annotation)) and hasattr(cls, name)
         ]
         return {name: getattr(cls, name) for name in sorted(set(names))}
 
@@ -351,9 +351,9 @@ class Hyperparameters:
             if name in known and hasattr(getattr(self, name), "set_params"):
                 getattr(self, name).set_params(**{inner: value})
                 continue
-            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _SAME.get(given)
+            unknown, same = f"{type(self).__name__} has no hyperparameter {given!r}, which", _FIXED_VALUES.get(given)
             if given not in self.later_names:
-                text = f"{unknown} is ignored{_hint(given, known)}"
+                text = f"{unknown} is ignored{_nearest_names(given, known)}"
                 warnings.warn(text, UserWarning, stacklevel=levels_to_the_caller())
             elif value is not None and not (isinstance(value, type(same)) and value == same):
                 raise TypeError(f"{unknown} later versions of d3rlpy have: {self.later_names[given]}")
@@ -371,7 +371,7 @@ class Hyperparameters:
         return Tags(estimator_type=None, target_tags=TargetTags(required=False))
 
 
-def _hint(given: str, known: Iterable[str]) -> str:
+def _nearest_names(given: str, known: Iterable[str]) -> str:
     """Return a hint for a warning about an unknown name: the known names that the user may mean.
 
     The hint contains all names that end in the unknown name (such as `learning_rate`) or whose initials end in the
@@ -384,7 +384,7 @@ def _hint(given: str, known: Iterable[str]) -> str:
     return "".join(f"; the nearest is {name!r}" for name in difflib.get_close_matches(given, known, n=1, cutoff=0.0))
 
 
-def _of_class(annotation: Any) -> bool:
+def _is_class_var(annotation: Any) -> bool:
     """Return True if an annotation is a `ClassVar`, as an object or (with postponed annotations) as a string."""
     if isinstance(annotation, str):
         return annotation.removeprefix("typing.").startswith("ClassVar")

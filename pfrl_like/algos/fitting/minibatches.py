@@ -132,8 +132,8 @@ def drawn_data(source: Any, batch_size: int, n_frames: int, shape: tuple[int, ..
         return DrawnData(source, batch_size)
     if not getattr(source, "stacks_frames", True):
         raise TypeError(
-            f"buffer is {type(source).__name__}, whose sample_batch does not stack frames, but n_frames is "
-            f"{n_frames}: use another one of pfrl_like.replay_buffers, or n_frames=1 where the environment stacks"
+            f"buffer is {type(source).__name__}, which cannot stack frames in sample_batch, but n_frames is "
+            f"{n_frames}: use another buffer, or n_frames=1 with an environment that stacks frames"
         )
     return DrawnData(source, batch_size, n_frames=n_frames)
 
@@ -197,8 +197,8 @@ def fitting_batch(algo: Any, agent: Any, batch: Any) -> Batch:
     shape = None if algo.observation_shape is None else stacked_shape(algo.observation_shape, algo.n_frames)
     for name, values in (("observations", obs), ("next observations", next_obs)):
         if shape is not None and np.shape(values) != (len(batch), *shape):
-            expected = f"{shape_of_several(shape, algo.n_frames)}, where n is {len(batch)}"
-            raise ValueError(f"batch has {name} {tuple(np.shape(values))}, expected {expected}")
+            expected = f"{shape_of_several(shape, algo.n_frames)} with n = {len(batch)}"
+            raise ValueError(f"batch has {name} of shape {tuple(np.shape(values))}, expected {expected}")
     integers = actions.dtype.kind in "iu"
     check_action_kind(algo, integers and (algo.discrete_action or not vectors), "the batch has")
     actions = actions_for(actions, algo.action_size, algo.discrete_action)
@@ -245,7 +245,7 @@ def check_eval_episodes(algo: Any, episodes: Any) -> None:
         )
 
 
-class _Learnt(nn.Module):
+class _ParameterModule(nn.Module):
     """Module with the parameters of one optimiser; its `forward` returns a loss unchanged.
 
     `DistributedDataParallel` averages the gradients of the parameters during backpropagation. The averaging does not
@@ -280,25 +280,25 @@ def learning_together(agent: Any) -> Iterator[None]:
     """
     if not has_group():
         raise RuntimeError(
-            "enable_ddp is True, but there is no process group: call torch.distributed.init_process_group first, in "
-            "every process, as torchrun has started them"
+            "enable_ddp is True, but there is no process group: start the processes with torchrun, and call "
+            "torch.distributed.init_process_group in every process"
         )
     learns = {name for name in agent.saved_attributes if name != "policy" or getattr(agent, "policy_learns", True)}
     modules = [part for name in sorted(learns) if isinstance(part := getattr(agent, name), nn.Module)]
     buffers = [buffer for module in modules for buffer in module.buffers()]
-    _as_process_0([*(param.data for module in modules for param in module.parameters()), *buffers])
+    _broadcast_from_process_0([*(param.data for module in modules for param in module.parameters()), *buffers])
     steps = agent.gradient_steps.values()
     for step in steps:
-        step.wrapper = DistributedDataParallel(_Learnt(step.leaves))
+        step.wrapper = DistributedDataParallel(_ParameterModule(step.leaves))
     try:
         yield
     finally:
         for step in steps:
             step.wrapper = None
-    _as_process_0(buffers)
+    _broadcast_from_process_0(buffers)
 
 
-def _as_process_0(tensors: Sequence[Tensor]) -> None:
+def _broadcast_from_process_0(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         distributed.broadcast(tensor, 0)
 

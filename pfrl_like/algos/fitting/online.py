@@ -48,7 +48,7 @@ class Collector:
         explorer = explorer if of_space is None else of_space(action_space)
         selects = hasattr(explorer, "select_action")
         if explorer is not None and not selects and not hasattr(explorer, "sample"):
-            raise TypeError(f"explorer is {explorer!r:.80}, expected one of pfrl_like.explorers or online.explorers")
+            raise TypeError(f"explorer is {explorer!r:.80}, expected an explorer of pfrl_like.explorers")
         check_explorer(explorer, "discrete" if algo.discrete_action else "continuous", type(algo).__name__)
         self.explorer: Any = explorer if selects else None
         self.sampler: Any = None if selects else explorer
@@ -79,8 +79,8 @@ class Collector:
             action = own(np.asarray(obs)[None], **required_keyword(own, action_mask))[0]
             return action.item() if np.ndim(action) == 0 else action
 
-        told = None if action_mask is None else Allowed([action_mask])
-        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, told)
+        allowed = None if action_mask is None else Allowed([action_mask])
+        return predicted() if self.explorer is None else self.explorer.select_action(step, predicted, allowed)
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the algorithm's action, or the action that the explorer selects given the algorithm's action.
@@ -89,7 +89,7 @@ class Collector:
             obs: One observation with stacked frames.
             action_mask: True for allowed actions, [n_actions]. None allows all actions.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how to act")
+        raise NotImplementedError(f"{type(self).__name__} does not define choose")
 
     def act(self, obs: Any, *, action_mask: Any = None) -> Any:
         """Return the action for the newest observation of the environment."""
@@ -98,8 +98,8 @@ class Collector:
         if self.steps < self.random_steps:
             self._action = sample_allowed(self.action_space, action_mask)
         elif self.sampler is not None:
-            told = required_keyword(self.sampler.sample, action_mask)
-            self._action = self.sampler.sample(self.algo, self._stack, self.steps, **told)
+            keyword = required_keyword(self.sampler.sample, action_mask)
+            self._action = self.sampler.sample(self.algo, self._stack, self.steps, **keyword)
         else:
             self._action = self.choose(self._stack, action_mask)
         self._mask = action_mask
@@ -140,11 +140,11 @@ class AgentCollector(Collector):
         self.agent = algo.impl
         super().__init__(algo, buffer, explorer, action_space, random_steps)
         self._before = self.agent.explorer
-        self._asks = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
+        self._uses_predict = algo.action_scaler_ is not None or is_overridden(algo, "predict", "sample_action")
 
     def __enter__(self) -> Self:
         """Set the agent's explorer."""
-        if self.explorer is not None and not self._asks:
+        if self.explorer is not None and not self._uses_predict:
             self.agent.explorer = self.explorer
         return self
 
@@ -154,7 +154,7 @@ class AgentCollector(Collector):
 
     def choose(self, obs: Any, action_mask: Any) -> Any:
         """Return the action of the agent in training."""
-        if self._asks:
+        if self._uses_predict:
             own = self.algo.predict if self.explorer is not None else partial(drawn_actions, self.algo)
             return self.explored(own, obs, action_mask, self.agent.t)
         return self.agent.act(obs, **mask_keyword(action_mask))
@@ -397,9 +397,9 @@ def checked_buffer(buffer: Any, batch_size: int) -> Any:
     needed = ("append_batch", "sample_batch", "stop_current_episode", "__len__")
     if not all(hasattr(buffer, name) for name in needed):
         raise TypeError(
-            f"buffer is {buffer!r:.80}, expected one of pfrl_like.replay_buffers or pfrl_like.online.buffers"
+            f"buffer is {buffer!r:.80}, expected a buffer of pfrl_like.replay_buffers or pfrl_like.online.buffers"
         )
     capacity = getattr(buffer, "capacity", None)
     if capacity is not None and capacity < batch_size:
-        raise ValueError(f"buffer has a capacity of {capacity}, expected at least batch_size, {batch_size}")
+        raise ValueError(f"buffer has a capacity of {capacity}, expected at least {batch_size} (batch_size)")
     return buffer

@@ -41,13 +41,13 @@ _MAX_JSON = 1 << 28
 #: Entries of a model file; values are the types of the entries.
 _PARTS = {"attributes": dict, "state": str, "params": str}
 #: Entries of every `params.json` in addition to the hyperparameters.
-_TOLD = {"observation_shape", "action_size"}
+_SHAPES = {"observation_shape", "action_size"}
 #: Entries of a `params.json` that are not constructor arguments.
-_OF_THE_FILE = {"algorithm", "reward_convention"}
+_NOT_ARGUMENTS = {"algorithm", "reward_convention"}
 #: Exceptions that invalid contents of a file cause.
-_CANNOT_BE = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
+_CONTENT_ERRORS = TypeError, ValueError, KeyError, AttributeError, RuntimeError, MemoryError, OverflowError
 #: Attributes that `create_impl` changes.
-_BUILT = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
+_BUILT_KEYS = ("impl", "observation_shape_", "action_size_", "_built_with", *SCALERS, *(f"{name}_" for name in SCALERS))
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -77,8 +77,8 @@ def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
 
     Older files of an `FQE` have other keys: "class" for the name of the class, and "config" for its configuration.
     """
-    if not params.keys() >= _TOLD:
-        raise CheckpointError(path, f"holds no hyperparameters of an estimator, which have {', '.join(sorted(_TOLD))}")
+    if not params.keys() >= _SHAPES:
+        raise CheckpointError(path, f"has no hyperparameters of an estimator, expected {', '.join(sorted(_SHAPES))}")
     if "class" not in params:
         return params
     with told_by(path):
@@ -109,7 +109,7 @@ def read_model(fname: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str,
     path = os.fspath(fname)
     content = load_tensors(path)
     if not isinstance(content, dict) or {name: type(part) for name, part in content.items()} != _PARTS:
-        raise CheckpointError(path, "holds no model that save_model wrote")
+        raise CheckpointError(path, "is not a model file that save_model wrote")
     state = {"attributes": content["attributes"], "state": parse_json(content["state"].encode(), path)}
     return state, _complete(parse_json(content["params"].encode(), path), path)
 
@@ -128,15 +128,15 @@ def told_by(fname: str | os.PathLike[str]) -> Iterator[None]:
         if parameter is not None:
             numbers, tensors = numbers + parameter.numel(), tensors + 1
         if numbers > MOST_NUMBERS or tensors > MOST_TENSORS:
-            raise ValueError(f"its networks have more than {MOST_NUMBERS} parameters in {MOST_TENSORS} tensors")
+            raise ValueError(f"the networks have more than {MOST_NUMBERS} parameters or {MOST_TENSORS} tensors")
 
     handle = register_module_parameter_registration_hook(count)
     try:
         yield
-    except _CANNOT_BE as error:
+    except _CONTENT_ERRORS as error:
         if isinstance(error, CheckpointError) and error.path == str(fname):
             raise
-        raise CheckpointError(fname, f"tells what cannot be: {error}") from error
+        raise CheckpointError(fname, f"has invalid contents: {error}") from error
     finally:
         handle.remove()
 
@@ -186,12 +186,12 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
     The agent is built if the saved estimator had an agent. A warning is raised if the saved estimator had a `dynamics`
     model, because the file does not contain the model.
     """
-    given = {name: value for name, value in params.items() if name not in {*_OF_THE_FILE, *_TOLD}}
+    given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
         told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
         warnings.warn(
-            f"this {kind.__name__} learnt with {told} as dynamics, whose networks are in a file of their own: give "
-            "it again by set_params(dynamics=...), or it learns without",
+            f"this {kind.__name__} was trained with {told} as dynamics, whose networks are not in the file: pass the "
+            "dynamics model to set_params(dynamics=...), or training continues without it",
             UserWarning,
             stacklevel=levels_to_the_caller(),
         )
@@ -239,11 +239,11 @@ class Saving:
         """
         state, params = read_model(fname)
         if params.get("algorithm") != type(self).__name__:
-            raise CheckpointError(fname, f"holds {params.get('algorithm')}, expected {type(self).__name__}")
-        self._take(fname, state, params)
+            raise CheckpointError(fname, f"is a model of {params.get('algorithm')}, expected {type(self).__name__}")
+        self._restore_model(fname, state, params)
 
-    def _take(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
-        before = {name: getattr(self, name) for name in _BUILT}
+    def _restore_model(self: Any, fname: Any, state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
+        before = {name: getattr(self, name) for name in _BUILT_KEYS}
         try:
             own = {name: _plain(name, getattr(self, f"{name}_")) for name in SCALERS}
             if self.impl is None or any(params.get(name) != described for name, described in own.items()):
@@ -253,8 +253,8 @@ class Saving:
                     self.create_impl(params["observation_shape"], params["action_size"])
             try:
                 self._load(state)
-            except _CANNOT_BE as error:  # the error names the part, but not the file
-                raise CheckpointError(fname, f"does not fit: {error}") from error
+            except _CONTENT_ERRORS as error:  # the error names the part, but not the file
+                raise CheckpointError(fname, f"does not match the estimator: {error}") from error
         except BaseException:
             vars(self).update(before)
             raise
@@ -323,8 +323,8 @@ class Saving:
         name = params.get("algorithm")
         kind: Any = cls if cls.__name__ == name else ESTIMATORS.get(str(name))
         if kind is None or not issubclass(kind, cls):
-            unknown = f"{cls.__name__}{' or of a class that is imported' if kind is None else ''}"
-            raise CheckpointError(fname, f"holds the hyperparameters of {name!r}, expected those of {unknown}")
+            unknown = f"{cls.__name__}{' or of an imported class' if kind is None else ''}"
+            raise CheckpointError(fname, f"has hyperparameters of {name!r}, expected hyperparameters of {unknown}")
         with told_by(fname):
             return cast(Self, made_of(kind, {**params, "use_gpu": use_gpu}))
 
@@ -383,7 +383,7 @@ class Saving:
         ours, theirs = _names(self._agent, what), _names(algo._agent, what)  # type: ignore[attr-defined]
         if not ours or len(ours) != len(theirs):
             kinds = f"{type(algo).__name__} to {type(self).__name__}"
-            raise ValueError(f"{kinds}: expected two estimators that have a {what}")
+            raise ValueError(f"cannot copy from {kinds}: expected two estimators that have a {what}")
         return [*zip(ours, theirs, strict=True)]
 
     def reset_optimizer_states(self: Any) -> None:
@@ -391,14 +391,14 @@ class Saving:
         reset_optimizers(self._agent)
 
 
-def _owner(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
+def _optimizer_of(param: Tensor, optimizers: Sequence[Optimizer]) -> Optimizer:
     for optimizer in optimizers:
         if any(each is param for group in optimizer.param_groups for each in group["params"]):
             return optimizer
-    raise ValueError(f"there is no optimiser of a parameter of shape {tuple(param.shape)}")
+    raise ValueError(f"no optimiser contains the parameter of shape {tuple(param.shape)}")
 
 
-def _put(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
+def _set_states(optimizer: Optimizer, new: dict[int, dict[str, Any]]) -> None:
     whole = optimizer.state_dict()
     params = [param for group in optimizer.param_groups for param in group["params"]]
     states = {i: new.get(id(param), whole["state"].get(i)) for i, param in enumerate(params)}
@@ -413,8 +413,8 @@ def _warn_of_scalers(algo: Any, other: Any, what: str) -> None:
         described = [None if each is None else each.describe() for each in (ours, theirs)]
         if described[0] != described[1] and (what, column) != ("policy", "rewards"):
             warnings.warn(
-                f"the {what} has learnt from {column} through the {name} {theirs!r:.60}, and sees them through "
-                f"{ours!r:.60} here: make the estimator with {name}=algo.{name}_ of the other one",
+                f"the copied {what} was trained with the {name} {theirs!r:.60}, but this estimator has {ours!r:.60}: "
+                f"construct this estimator with {name}=algo.{name}_",
                 UserWarning,
                 stacklevel=levels_to_the_caller(),
             )
@@ -447,7 +447,7 @@ def check_form(own: nn.Module, other: nn.Module, what: str) -> None:
     try:
         check_same_form(own, other)
     except ValueError as error:
-        raise ValueError(f"algo has a {what} of another form: {error}") from error
+        raise ValueError(f"algo has a {what} with different parameters: {error}") from error
 
 
 def copy_networks(pairs: Sequence[tuple[nn.Module, nn.Module]], what: str) -> None:
@@ -483,16 +483,16 @@ def take_states_of(agent: Any, other: Any, networks: Sequence[tuple[nn.Module, n
     others = [param for _, theirs in networks for param in theirs.parameters()]
     new: dict[int, dict[str, Any]] = {}
     for param, given in zip(params, others, strict=True):
-        own_optimizer, source = _owner(param, optimizers), _owner(given, sources)
+        own_optimizer, source = _optimizer_of(param, optimizers), _optimizer_of(given, sources)
         if type(own_optimizer) is not type(source):
-            raise ValueError(f"algo learns by {type(source).__name__}, expected {type(own_optimizer).__name__}")
+            raise ValueError(f"algo has the optimiser {type(source).__name__}, expected {type(own_optimizer).__name__}")
         new[id(param)] = copy.deepcopy(source.state.get(given, {}))
         for name, value in new[id(param)].items():
             if isinstance(value, Tensor) and value.dim() and value.shape != param.shape:
                 got, expected = tuple(value.shape), tuple(param.shape)
-                raise ValueError(f"algo has an optimiser whose {name} has shape {got}, expected {expected}")
-    for optimizer in {id(each): each for each in (_owner(param, optimizers) for param in params)}.values():
-        _put(optimizer, new)
+                raise ValueError(f"algo has an optimiser state {name!r} of shape {got}, expected {expected}")
+    for optimizer in {id(each): each for each in (_optimizer_of(param, optimizers) for param in params)}.values():
+        _set_states(optimizer, new)
 
 
 def reset_optimizers(agent: Any) -> None:

@@ -41,7 +41,7 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
     discrete = kind == "discrete" if algo.discrete_action is None else algo.discrete_action
     wanted = "Discrete" if discrete else "a Box"
     if kind != ("discrete" if discrete else "box"):
-        got = f"got {adapted.action_space}{_way_out(algo)}"
+        got = f"got {adapted.action_space}{_advice(algo)}"
         raise TypeError(f"{type(algo).__name__} needs an environment whose actions are {wanted}, {got}")
     if not adapted.observation_space.shape:
         space = adapted.observation_space
@@ -49,13 +49,13 @@ def shapes_of_env(algo: Any, env: Any) -> tuple[tuple[int, ...], int]:
     return tuple(adapted.observation_space.shape), action_size_of(adapted.action_space)
 
 
-def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episodes have") -> None:
+def check_action_kind(algo: Any, discrete_action: bool, subject: str = "the episodes have") -> None:
     """Raise an error if data have discrete actions and an algorithm has continuous actions, or the reverse.
 
     Args:
         algo: The algorithm.
         discrete_action: True if actions of the data are discrete.
-        came: Subject and verb of the sentence about the data in the error message.
+        subject: Subject and verb of the sentence about the data in the error message.
 
     Raises:
         TypeError: If the kinds differ.
@@ -63,12 +63,12 @@ def check_action_kind(algo: Any, discrete_action: bool, came: str = "the episode
     if algo.discrete_action not in (None, discrete_action):
         kinds = {True: "discrete", False: "continuous"}
         raise TypeError(
-            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {came} "
-            f"{kinds[discrete_action]} ones{_way_out(algo)}"
+            f"{type(algo).__name__} has {kinds[algo.discrete_action]} actions, but {subject} "
+            f"{kinds[discrete_action]} actions{_advice(algo)}"
         )
 
 
-def _way_out(algo: Any) -> str:
+def _advice(algo: Any) -> str:
     return f": use {algo.instead}" if hasattr(algo, "instead") else ""
 
 
@@ -78,7 +78,7 @@ def check_built_for(
     size: int | None,
     observation_shape: Any,
     action_size: int,
-    came: str = "",
+    prefix: str = "",
 ) -> None:
     """Raise an error if observations or actions do not have the shapes for which an algorithm was built.
 
@@ -89,7 +89,7 @@ def check_built_for(
         observation_shape: Shape of an observation of the data.
         action_size: Size of an action of the data, or number of discrete actions in the data. The number of discrete
             actions may be smaller than `size`.
-        came: Prefix of the error message.
+        prefix: Prefix of the error message.
 
     Raises:
         ValueError: If the shapes differ.
@@ -98,8 +98,8 @@ def check_built_for(
         return
     if tuple(observation_shape) != built or action_size > size or (action_size < size and not algo.discrete_action):
         raise ValueError(
-            f"{came}observations {tuple(observation_shape)} and actions of size {action_size} came, but "
-            f"{type(algo).__name__} was built for {built} and {size}"
+            f"{prefix}got observations of shape {tuple(observation_shape)} and actions of size {action_size}, but "
+            f"{type(algo).__name__} was built for shape {built} and size {size}"
         )
 
 
@@ -110,7 +110,7 @@ def check_as_many(obs: Any, actions: Any) -> None:
         ValueError: If the numbers differ.
     """
     if len(actions) != len(obs):
-        raise ValueError(f"there are {len(obs)} observations in x and {len(actions)} actions, expected as many")
+        raise ValueError(f"action has {len(actions)} rows, but x has {len(obs)} observations: expected equal numbers")
 
 
 def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> NDArray[Any]:
@@ -125,7 +125,7 @@ def observations_for(x: Any, shape: tuple[int, ...] | None, n_frames: int) -> ND
         ValueError: If the observations have another shape or are not numbers.
         NonFiniteError: If an observation contains NaN or infinity.
     """
-    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_the_host(x))
+    obs = numbers_in("x", x) if shape is not None else np.asarray(_on_cpu(x))
     obs = obs.astype(np.float32) if obs.dtype == np.float64 else obs
     if shape is not None and obs.shape[1:] != shape:
         raise ValueError(f"x has shape {obs.shape}, expected {shape_of_several(shape, n_frames)}")
@@ -163,7 +163,7 @@ def actions_for(action: Any, size: int | None, discrete: bool) -> NDArray[Any]:
     numbers = actions.reshape(-1).astype(np.int64)
     wrong = (numbers != actions.reshape(-1)) | (numbers < 0) | (numbers >= (math.inf if size is None else size))
     if wrong.any():
-        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers from 0 to below {size}")
+        raise ValueError(f"action has {actions.reshape(-1)[wrong][0]}, expected integers >= 0 and < {size}")
     return numbers
 
 
@@ -186,13 +186,13 @@ def numbers_in(name: str, values: Any) -> NDArray[Any]:
     Raises:
         ValueError: If the argument is not an array of real numbers.
     """
-    array = as_array(_on_the_host(values))
+    array = as_array(_on_cpu(values))
     if array is None or array.dtype.kind == "c":
         raise ValueError(f"{name}: got {describe(values)}, expected an array of real numbers")
     return array
 
 
-def _on_the_host(values: Any) -> Any:
+def _on_cpu(values: Any) -> Any:
     return values.detach().cpu() if isinstance(values, Tensor) else values
 
 
@@ -236,7 +236,7 @@ class Spaces:
     def _stacked_shape(self) -> tuple[int, ...]:
         """Shape of one observation with stacked frames."""
         if self.observation_shape_ is None:
-            raise NotFittedError(f"{type(self).__name__} does not know the shape of observations: call create_impl")
+            raise NotFittedError(f"{type(self).__name__} is not built yet and has no observation shape: call fit")
         return stacked_shape(self.observation_shape_, self.n_frames)
 
     def check_shapes(self, observation_shape: Any, action_size: int) -> None:
@@ -292,7 +292,7 @@ def made_scalers(algo: Any, fitted: bool = False) -> dict[str, Scaler | None]:
     """
     if algo.discrete_action and algo.action_scaler is not None:
         raise ValueError(
-            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: leave it out"
+            f"action_scaler is {algo.action_scaler!r:.80}, but {type(algo).__name__} has discrete actions: use None"
         )
     # Before the first fit, the attribute is the user's scaler object, which may already be fitted.
     given = {name: getattr(algo, name) for name in SCALERS if getattr(algo, f"{name}_") is None}
@@ -309,8 +309,8 @@ def take_scalers(algo: Any, made: dict[str, Scaler | None]) -> None:
     """
     for name, scaler in made.items():
         if scaler is not None and not scaler.fitted:
-            given, told = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
-            raise NotFittedError(f"{told} is {given!r}, which is not fitted: fit does it, or fit_scaler")
+            given, argument = algo.get_params(deep=False)[name], algo.names_in_errors.get(name, name)
+            raise NotFittedError(f"{argument} is {given!r}, which is not fitted: call fit or fit_scaler first")
     for name, scaler in made.items():
         vars(algo).update({name: scaler, f"{name}_": scaler})
 
@@ -323,8 +323,8 @@ def check_scalers_taken(algo: Any) -> None:
     """
     for name in SCALERS:
         if (given := getattr(algo, name)) is not None and getattr(algo, f"{name}_") is None:
-            given = "the agent was given as impl and learns without: leave it out"
-            raise ValueError(f"{name} is {given!r:.80}, but {given}")
+            reason = "the agent passed as impl does not use it: use None"
+            raise ValueError(f"{name} is {given!r:.80}, but {reason}")
 
 
 def fit_to_space(scaler: Scaler | None, action_space: Any) -> None:
@@ -345,6 +345,6 @@ def check_single_rewards(reward_scaler: Any, data: Any) -> None:
     """
     if reward_scaler is not None and (num_steps := getattr(data, "num_steps", 1)) > 1:
         raise ValueError(
-            f"the buffer has num_steps {num_steps}, whose sums of rewards a reward_scaler of single rewards does "
-            "not fit: use num_steps=1, or no reward_scaler"
+            f"the buffer has num_steps {num_steps}, but a reward_scaler scales single rewards, not n-step sums: use "
+            "num_steps=1, or no reward_scaler"
         )

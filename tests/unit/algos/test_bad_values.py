@@ -156,7 +156,7 @@ def test_an_agent_without_an_estimator_is_told_where_it_is() -> None:
 
 
 def test_what_a_part_says_of_itself_is_told_with_the_file() -> None:
-    with pytest.raises(CheckpointError, match="^a: tells what cannot be: alpha: is damaged$"), told_by("a"):
+    with pytest.raises(CheckpointError, match="^a: has invalid contents: alpha: is damaged$"), told_by("a"):
         raise CheckpointError("alpha", "is damaged")
     with pytest.raises(CheckpointError, match="^a: is damaged$"), told_by("a"):
         raise CheckpointError("a", "is damaged")

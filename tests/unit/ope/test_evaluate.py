@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused_before_anything_is_fitted(
 def test_observations_that_an_agent_cannot_take_are_refused() -> None:
     bc = algos.DiscreteBC()
     bc.create_impl((3,), 2)
-    text = r"observations \(2,\) and actions of size 2 came, but DiscreteBC .* for \(3,\)"
+    text = r"observations of shape \(2,\) and actions of size 2, but DiscreteBC .* for shape \(3,\)"
     with pytest.raises(ValueError, match=text):
         evaluated(bc)
     with pytest.raises(ValueError, match="obs does not fit"):

@@ -120,9 +120,9 @@ def test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions
 @pytest.mark.parametrize(
     ("discrete", "x", "action", "error", "message"),
     [
-        (True, np.zeros((2, OBS)), [1.7, 0.2], ValueError, "action has 1.7, expected integers from 0 to below 2"),
-        (True, np.zeros((2, OBS)), [-1, 0], ValueError, "action has -1, expected integers from 0 to below 2"),
-        (True, np.zeros((2, OBS)), [0, 7], ValueError, "action has 7, expected integers from 0 to below 2"),
+        (True, np.zeros((2, OBS)), [1.7, 0.2], ValueError, "action has 1.7, expected integers >= 0 and < 2"),
+        (True, np.zeros((2, OBS)), [-1, 0], ValueError, "action has -1, expected integers >= 0 and < 2"),
+        (True, np.zeros((2, OBS)), [0, 7], ValueError, "action has 7, expected integers >= 0 and < 2"),
         (True, np.zeros((2, OBS)), [0, np.nan], NonFiniteError, "action has nan at index"),
         (False, np.zeros((2, OBS)), [[0, np.nan]] * 2, NonFiniteError, "action has nan at index"),
         (False, np.zeros((2, OBS)), np.zeros((2, 3)), ValueError, r"action has shape \(2, 3\), expected \(n, 2\)"),
@@ -297,7 +297,7 @@ def test_fqe_serves_discrete_actions_as_discrete_fqe_does(kind: str, way: str) -
     x = np.random.default_rng(0).normal(size=(5, OBS)).astype(np.float32)
     assert fqe.predict(x).shape == (5,)
     np.testing.assert_array_equal(fqe.predict_value(x, fqe.predict(x)), discrete.predict_value(x, discrete.predict(x)))
-    with pytest.raises(TypeError, match="FQE has discrete actions, but the episodes have continuous ones"):
+    with pytest.raises(TypeError, match="FQE has discrete actions, but the episodes have continuous actions"):
         fqe.build_with_dataset(data(False))
 
 
@@ -318,7 +318,7 @@ TRANSFORMER = agents.DecisionTransformer(**arguments_of(agents.DecisionTransform
         (lambda: make().fit(data(False), 1, **QUIET), TypeError, "use FQE"),
         (lambda: make().build_with_env(Noise(BOX)), TypeError, "use FQE"),
         (lambda: fitted().build_with_env(Noise(gymnasium.spaces.Discrete(3))), ValueError, "was built for"),
-        (lambda: make(action_scaler="min_max"), ValueError, "DiscreteFQE has discrete actions: leave it out"),
+        (lambda: make(action_scaler="min_max"), ValueError, "DiscreteFQE has discrete actions: use None"),
         (lambda: make(observation_scaler="standard").create_impl((OBS,), 2), NotFittedError, "observation_scaler is"),
         (lambda: make(algo=algos.DiscreteBC()).build_with_dataset(data()), NotFittedError, "not built yet"),
         (lambda: make(algo=object()).build_with_dataset(data()), TypeError, "something with predict"),

@@ -157,7 +157,7 @@ def test_optimisers_of_estimators_are_taken_with_their_states() -> None:
     assert all(state["step"] == 4 for state in fqe.agent.q_func1_optimizer.state.values())
 
 
-OTHER_FORM = "algo has a Q-function of another form"
+OTHER_FORM = "algo has a Q-function with different parameters"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ OTHER_FORM = "algo has a Q-function of another form"
         (lambda: trained(algos.SAC), False, "algo has 2 Q-functions, expected 1"),
         (lambda: trained(algos.TD3, n_critics=1, encoder_params={"hidden_units": (256,)}), False, OTHER_FORM),
         (lambda: fitted(encoder_params={"hidden_units": (9,)}), True, OTHER_FORM),
-        (lambda: fitted(n_critics=2), True, "2 Q-functions, expected 1|of another form"),
+        (lambda: fitted(n_critics=2), True, "2 Q-functions, expected 1|with different parameters"),
     ],
     ids=["BC", "DiscreteBC", "SAC", "TD3", "other layers", "two critics"],
 )

@@ -66,7 +66,7 @@ def test_a_model_of_other_layers_is_refused_by_the_name_of_its_file(tmp_path: Pa
     for each in (wide, narrow):
         each.create_impl((4,), 2)
     wide.save_model(tmp_path / "wide.pt")
-    with pytest.raises(CheckpointError, match="wide.pt: does not fit"):
+    with pytest.raises(CheckpointError, match="wide.pt: does not match the estimator"):
         narrow.load_model(tmp_path / "wide.pt")
 
 

@@ -39,9 +39,9 @@ def test_a_target_follows_the_policy_of_what_has_no_target() -> None:
 def test_networks_of_another_form_are_not_copied() -> None:
     taking = fitted("TD3")
     before = copy.deepcopy(taking.impl.state_dict())
-    with pytest.raises(ValueError, match="algo has a policy of another form"):
+    with pytest.raises(ValueError, match="algo has a policy with different parameters"):
         taking.copy_policy_from(fitted("TD3", encoder_params={"hidden_units": [16, 16]}))
-    with pytest.raises(ValueError, match="algo has a Q-function of another form"):
+    with pytest.raises(ValueError, match="algo has a Q-function with different parameters"):
         taking.copy_q_function_from(fitted("TD3", n_critics=3))
     assert not difference(taking.impl.state_dict(), before)
 
@@ -99,7 +99,7 @@ def test_states_of_other_forms_are_not_taken(what: str) -> None:
     taking = fitted("SAC")
     before = copy.deepcopy(taking.impl.state_dict())
     take = getattr(taking, f"copy_{what}_optim_from")
-    with pytest.raises(ValueError, match="of another form"):
+    with pytest.raises(ValueError, match="with different parameters"):
         take(fitted("SAC", encoder_params={"hidden_units": [8]}))
     wrong = fitted("SAC")
     name = {"policy": "policy_optimizer", "q_function": "q_func1_optimizer"}[what]
@@ -131,7 +131,7 @@ def test_nothing_is_copied_if_a_part_does_not_fit() -> None:
     taking, wrong = fitted("TD3"), fitted("TD3")
     wrong.impl.target_policy = fitted("TD3", encoder_params={"hidden_units": [8]}).impl.policy
     before = copy.deepcopy(taking.impl.state_dict())
-    with pytest.raises(ValueError, match="algo has a policy of another form"):
+    with pytest.raises(ValueError, match="algo has a policy with different parameters"):
         taking.copy_policy_from(wrong)
     assert not difference(taking.impl.state_dict(), before)
 
