@@ -20,11 +20,11 @@ from pfrl_like.dynamics.rollouts import check_rollouts, imagine
 def refused(what: str) -> Any:
     """Return a method that raises an error; it replaces a method of `Estimator` that dynamics models do not support."""
 
-    def refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
+    def raise_error(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise a NotImplementedError."""
         raise NotImplementedError(f"{type(self).__name__} is a model of an environment: it {what}")
 
-    return refuse
+    return raise_error
 
 
 class MOPO(Estimator):
@@ -100,7 +100,9 @@ class MOPO(Estimator):
 
     def _build_agent(self, observation_shape: tuple[int, ...], action_size: int) -> Any:
         if len(observation_shape) != 1:
-            raise ValueError(f"observation_shape is {observation_shape}, but {type(self).__name__} needs vectors")
+            raise ValueError(
+                f"observation_shape is {observation_shape}, but {type(self).__name__} supports vectors only"
+            )
         for name in ("action_scaler", "reward_scaler"):
             if (given := getattr(self, name)) is not None:
                 advice = f"{type(self).__name__} predicts unscaled values: pass the scaler to the algorithm"

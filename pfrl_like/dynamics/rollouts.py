@@ -78,12 +78,12 @@ def check_sides(dataset: Any, agent: Any, model: Any) -> None:
     """
     if not hasattr(dataset, "sample_batch"):
         raise TypeError(
-            f"dataset is {type(dataset).__name__}, expected an object with sample_batch; for a list of "
-            "episodes use MDPDataset.from_episodes(episodes)"
+            f"dataset is {type(dataset).__name__}, expected something with sample_batch; MDPDataset.from_episodes "
+            "makes a dataset of a list of episodes"
         )
     if not hasattr(model, "sample"):
         raise TypeError(
-            f"model is {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a fitted MOPO"
+            f"model is {type(model).__name__}, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"
         )
     needed = ["sequences"] * getattr(agent, "learns_from_sequences", False) + [*getattr(agent, "sampling", {})]
     if needed:

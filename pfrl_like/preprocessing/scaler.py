@@ -100,7 +100,7 @@ class AffineScaler(Scaler):
         elif not missing:
             self._keep(**statistics)
         elif len(missing) < len(statistics):
-            raise ValueError(f"{type(self).__name__} needs {names}; missing: {', '.join(missing)}")
+            raise ValueError(f"{type(self).__name__} needs {names}; not given: {', '.join(missing)}")
 
     @property
     def fitted(self) -> bool:

@@ -87,7 +87,7 @@ class ClipRewardScaler(_RewardScaler):
         if self.low is None and self.high is None:
             raise ValueError("low and high are None, expected a bound, as in ClipRewardScaler(low=-1.0)")
         if self.low is not None and self.high is not None and self.high < self.low:
-            raise ValueError(f"high is {self.high}, expected at least low, {self.low}")
+            raise ValueError(f"high is {self.high}, expected no less than low, which is {self.low}")
 
     def transform(self, x: Tensor) -> Tensor:
         return x.clamp(self.low, self.high) * float(self.multiplier)
@@ -249,7 +249,7 @@ class MinMaxScaler(AffineScaler):
 
     def _offset_and_width(self, maximum: Array, minimum: Array) -> tuple[Array, Array]:
         if (maximum < minimum).any():
-            raise ValueError(f"maximum is {maximum}, expected at least minimum, {minimum}")
+            raise ValueError(f"maximum is {maximum}, expected no less than minimum, which is {minimum}")
         low, high = self.span
         width = (maximum - minimum) / (high - low)
         return minimum - low * width, width
@@ -283,7 +283,7 @@ class StandardScaler(AffineScaler):
 
     def _offset_and_width(self, mean: Array, std: Array) -> tuple[Array, Array]:
         if (std < 0).any():
-            raise ValueError(f"std is {std}, expected numbers >= 0")
+            raise ValueError(f"std is {std}, expected no negative number")
         return mean, std
 
 

@@ -82,8 +82,8 @@ def _complete(params: dict[str, Any], path: str) -> dict[str, Any]:
     if "class" not in params:
         return params
     with told_by(path):
-        told = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
-        return told | {"scaler": told["observation_scaler"]}
+        full = {"n_frames": 1, "discrete_action": None, **params, **params["config"], "algorithm": params["class"]}
+        return full | {"scaler": full["observation_scaler"]}
 
 
 def write_model(fname: str | os.PathLike[str], state: Mapping[str, Any], params: Mapping[str, Any]) -> None:
@@ -188,9 +188,9 @@ def made_of(kind: type[Any], params: Mapping[str, Any]) -> Any:
     """
     given = {name: value for name, value in params.items() if name not in {*_NOT_ARGUMENTS, *_SHAPES}}
     if (dynamics := given.pop("dynamics", None)) is not None:
-        told = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
+        model = dynamics.get("algorithm") if isinstance(dynamics, Mapping) else dynamics
         warnings.warn(
-            f"this {kind.__name__} was trained with {told} as dynamics, whose networks are not in the file: pass the "
+            f"this {kind.__name__} was trained with {model} as dynamics, whose networks are not in the file: pass the "
             "dynamics model to set_params(dynamics=...), or training continues without it",
             UserWarning,
             stacklevel=levels_to_the_caller(),

@@ -77,7 +77,7 @@ def test_imitators_refuse_values_and_samples(name: str) -> None:
 def test_bcq_draws_its_predictions_and_has_no_other_samples() -> None:
     made = fitted("BCQ")
     assert not np.array_equal(made.predict(OBS), made.predict(OBS))
-    with pytest.raises(NotImplementedError, match="those of predict"):
+    with pytest.raises(NotImplementedError, match="already samples actions in predict"):
         made.sample_action(OBS)
 
 
@@ -248,7 +248,7 @@ def test_files_of_something_else_are_refused(content: Any) -> None:
             {"algorithm": "SAC", "observation_shape": [4]},
             "has hyperparameters of 'SAC', expected hyperparameters of DQN",
         ),
-        ({"algorithm": "DQN"}, "which have action_size, observation_shape"),
+        ({"algorithm": "DQN"}, "expected action_size, observation_shape"),
     ],
 )
 def test_hyperparameters_of_something_else_are_refused(params: Any, text: str) -> None:
@@ -270,5 +270,5 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
 
 def test_a_model_of_another_algorithm_is_refused() -> None:
     built("SAC").save_model("sac.pt")
-    with pytest.raises(CheckpointError, match="holds SAC, expected DQN"):
+    with pytest.raises(CheckpointError, match="is a model of SAC, expected DQN"):
         make("DQN").load_model("sac.pt")

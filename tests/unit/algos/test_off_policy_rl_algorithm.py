@@ -345,7 +345,7 @@ def test_another_environment_and_loggers_of_ones_own_are_used(tmp_path: Path, ca
 
 @pytest.mark.parametrize(("change", "error", "text"), [
     ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch"), ({"min_buffer_size": 2.5}, TypeError, "min_buffer_size"),
-    ({"min_buffer_size": 4}, ValueError, "at least buffer_batch_size, 5"),
+    ({"min_buffer_size": 4}, ValueError, r"at least 5 \(buffer_batch_size"),
     ({"min_buffer_size": 101}, ValueError, "capacity"),
     ({"reward_scale": float("nan")}, ValueError, "reward_scale"),
     ({"max_path_length": 0}, ValueError, "max_path_length"), ({"discont": 0.9}, TypeError, "discont"),

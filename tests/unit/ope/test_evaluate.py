@@ -174,7 +174,7 @@ def test_observations_that_an_agent_cannot_take_are_refused() -> None:
 
 def test_a_class_is_no_algorithm() -> None:
     for use in (model_of, evaluated):
-        with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected one that is made of it"):
+        with pytest.raises(TypeError, match="algo is the class DiscreteBC, expected an instance"):
             use(algos.DiscreteBC)
 
 
@@ -183,7 +183,7 @@ def test_a_model_that_evaluates_another_algorithm_is_refused() -> None:
     for each in (one, other):
         each.create_impl((2,), 2)
     fqe = model_of(one)
-    with pytest.raises(ValueError, match="fqe evaluates another policy than that of algo"):
+    with pytest.raises(ValueError, match="fqe evaluates another policy than algo"):
         evaluated(other, fqe=fqe, estimators=["fqe"])
     other.copy_policy_from(one)
     for same in (one, one.impl, other):
@@ -211,7 +211,7 @@ def test_only_what_the_wanted_estimates_need_is_fitted(estimators: list[str], mo
 @pytest.mark.parametrize(
     ("policy", "options", "why"),
     [
-        (DeterministicHead(), {}, "the policy gives DeltaVector, which has none"),
+        (DeterministicHead(), {}, "the policy returns DeltaVector, which has no"),
         (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* give deterministic=False"),
     ],
     ids=["certain", "modes"],
@@ -233,7 +233,7 @@ def test_one_warning_speaks_of_all_estimates() -> None:
     with pytest.warns(ope.UnreliableEstimateWarning, match="is, wis, pdis, wpdis, dr, wdr, magic: ") as told:
         found = evaluated(behavior=rare)
     of_model, of_weights = told
-    assert "not judged" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
+    assert "coverage is unknown" in str(of_model.message) and found["fqe"].warning and found["wis"].warning
     assert of_model.filename == of_weights.filename == __file__
 
 

@@ -60,7 +60,7 @@ def test_networks_that_see_through_another_scaler_are_warned_of(what: str) -> No
     given = fitted("CQL", scaler="standard")
     for scaler in (None, "min_max"):
         other = fitted("SAC", scaler=scaler)
-        with pytest.warns(UserWarning, match=f"the {what.replace('q_f', 'Q-f')} has learnt .* StandardScaler") as told:
+        with pytest.warns(UserWarning, match=f"copied {what.replace('q_f', 'Q-f')} .* scaler StandardScaler") as told:
             getattr(other, f"copy_{what}_from")(given)
         assert told[0].filename == __file__
     same = make("SAC", scaler=given.scaler_)
@@ -109,7 +109,7 @@ def test_states_of_other_forms_are_not_taken(what: str) -> None:
     wrong = fitted("SAC")
     params = getattr(wrong.impl, name).param_groups[0]["params"]
     wrong.impl.gradient_steps[name].optimizer = torch.optim.SGD(params, lr=0.1)
-    with pytest.raises(ValueError, match="learns by SGD, expected Adam"):
+    with pytest.raises(ValueError, match="has the optimiser SGD, expected Adam"):
         take(wrong)
     assert not difference(taking.impl.state_dict(), before)
 

@@ -50,7 +50,7 @@ def test_actions_of_the_other_kind_or_out_of_range_are_not_learnt_from(name: str
     got = {True: "discrete", False: "continuous"}[not discrete]
     text = "action has 4, expected integers >= 0 and < 2" if discrete else r"action has shape \(16, 5\), expected"
     for batch in minibatches(made, data(not discrete, 1)):
-        with pytest.raises(TypeError, match=f"but the batch has {got} ones"):
+        with pytest.raises(TypeError, match=f"but the batch has {got} actions"):
             made.update(0, 0, batch)
     for batch in minibatches(made, data(discrete, 5)):
         with pytest.raises(ValueError, match=text):
@@ -103,8 +103,8 @@ def test_episodes_that_scorers_cannot_ask_about_are_refused_before_training() ->
     mixed = [*vectors(False).episodes, *data(False, 2, width=5).episodes]
     for wrong, error, text in (
         (data(True, 3), TypeError, "but eval_episodes have discrete actions"),
-        (data(False, 3).episodes, ValueError, "eval_episodes: .* actions of size 3 came"),
-        (mixed, ValueError, r"eval_episodes: observations \(5,\)"),
+        (data(False, 3).episodes, ValueError, "eval_episodes: got .* actions of size 3"),
+        (mixed, ValueError, r"eval_episodes: got observations of shape \(5,\)"),
     ):
         made = make("CQL")
         with pytest.raises(error, match=text):

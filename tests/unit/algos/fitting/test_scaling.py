@@ -214,14 +214,14 @@ def test_discrete_actions_are_not_scaled(name: str) -> None:
 
 @pytest.mark.parametrize("option", [{"action_scaler": "min_max"}, {"reward_scaler": "standard"}])
 def test_a_model_of_an_environment_is_not_scaled(option: Any) -> None:
-    with pytest.raises(ValueError, match=f"{next(iter(option))} is .*, but MOPO models actions and rewards as"):
+    with pytest.raises(ValueError, match=f"{next(iter(option))} is .*, but MOPO predicts unscaled values"):
         MOPO(**option).fit(data(False), **QUIET)
 
 
 def test_an_agent_that_was_handed_in_has_no_other_scalers() -> None:
     agent = fitted("SAC", data(False)).impl
     for use in (lambda made: made.fit(data(False), **QUIET), lambda made: made.fit_online(Far(), **QUIET)):
-        with pytest.raises(ValueError, match="reward_scaler is .*, but the agent was given as impl"):
+        with pytest.raises(ValueError, match="reward_scaler is .*, but the agent passed as impl"):
             use(make("SAC", impl=agent, reward_scaler="multiply"))
 
 
