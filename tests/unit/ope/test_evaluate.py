@@ -212,7 +212,7 @@ def test_only_what_the_wanted_estimates_need_is_fitted(estimators: list[str], mo
     ("policy", "options", "why"),
     [
         (DeterministicHead(), {}, "the policy returns DeltaVector, which has no"),
-        (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* give deterministic=False"),
+        (GaussianHeadWithFixedCovariance(0.8), {"deterministic": True}, "modes of .* set deterministic=False"),
     ],
     ids=["certain", "modes"],
 )
@@ -248,9 +248,9 @@ def test_the_warning_of_an_estimators_score_comes_from_the_line_that_asked() -> 
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but config has 0.9"),
+        ({"config": ope.FQEConfig(gamma=0.9)}, "gamma is 0.5, but gamma of config is 0.9"),
         ({"config": ope.FQEConfig(gamma=GAMMA, reward_scaler="standard")}, "config has the reward_scaler 'standard'"),
-        ({"fqe": ope.DiscreteFQE(of_probability(0.5))}, "gamma is 0.5, but fqe has 0.99"),
+        ({"fqe": ope.DiscreteFQE(of_probability(0.5))}, "gamma is 0.5, but gamma of fqe is 0.99"),
     ],
 )
 def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str) -> None:
@@ -261,7 +261,7 @@ def test_a_model_of_other_returns_is_refused(options: dict[str, Any], text: str)
 def test_a_model_of_another_policy_is_refused() -> None:
     policy, data = of_probability(0.8), recorded()
     fqe = model_of(policy)
-    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, and deterministic=False"):
+    with pytest.raises(ValueError, match="fqe evaluates modes of the policy, but deterministic=False"):
         evaluated(policy, deterministic=False, fqe=fqe)
     fqe.agent.act_deterministically = False
     fqe.fit(data, 150, logger_adapter=NoopAdapterFactory(), show_progress=False)

@@ -137,7 +137,7 @@ def test_critics_and_optimisers_are_copied_and_policies_too() -> None:
     second.copy_policy_from(first)
     assert all(map(torch.equal, second.agent.policy.parameters(), first.algo.parameters()))
     assert all(map(torch.equal, kept, theirs.parameters()))
-    with pytest.raises(ValueError, match="policy that does not learn"):
+    with pytest.raises(ValueError, match="evaluates a fixed policy"):
         second.copy_policy_optim_from(first)
 
 

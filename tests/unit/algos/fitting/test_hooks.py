@@ -263,7 +263,8 @@ def test_online_training_warns_of_it_too() -> None:
     made = make("DQN")
     made._update = lambda batch: None
     assert warned(lambda: online(made)) == [
-        "DQN defines _update, which this library never calls: override update(epoch, total_step, batch), or update(batch)"
+        "DQN defines _update, which this library never calls: "
+        "override update(epoch, total_step, batch), or update(batch)"
     ]
     assert not warned(lambda: fitted(algos.BC(**SMALL), n_steps=1))
 
