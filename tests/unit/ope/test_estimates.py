@@ -81,11 +81,11 @@ def test_few_effective_episodes_are_warned_of() -> None:
         found = ope.importance_sampling(episodes(4), 1.0)
     assert "policies differ too much" in found.warning and str(found).endswith(f"({found.warning})")
     never = ope.LoggedEpisodes.from_columns([1.0, 1.0], [-np.inf, -np.inf], [-1.0, -1.0], [1, 1])
-    with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="gives each recorded episode the probability 0"):
         found = ope.weighted_importance_sampling(never, 1.0)
     assert found.effective_sample_size == 0.0
     assert np.isnan([found.value, *found.interval, found.standard_error]).all()
-    with pytest.warns(ope.UnreliableEstimateWarning, match="never acts as any of them did"):
+    with pytest.warns(ope.UnreliableEstimateWarning, match="gives each recorded episode the probability 0"):
         assert ope.importance_sampling(never, 1.0).value == 0.0
 
 
@@ -108,7 +108,7 @@ def test_weights_whose_largest_are_missing_are_warned_of() -> None:
     spread = 1.5 * np.sort(np.random.default_rng(0).normal(size=200))[:190]  # of logarithms, and the top is not there
     logged = ope.LoggedEpisodes.from_columns(np.ones(190), spread - 2, np.full(190, -2.0), [1] * 190)
     assert logged.effective_sample_size > 60 and 10 < logged.lognormal_sample_size < 30
-    with pytest.warns(ope.UnreliableEstimateWarning, match=r"leave [0-9.]+ of 190 episodes, as widely as ") as told:
+    with pytest.warns(ope.UnreliableEstimateWarning, match=r"leave [0-9.]+ of 190 episodes, according to ") as told:
         ope.importance_sampling(logged, 1.0)
     assert told[0].message.effective_sample_size == logged.lognormal_sample_size  # type: ignore[union-attr]
 
@@ -117,7 +117,9 @@ def test_weights_that_are_there_but_leave_next_to_nothing_are_told_of_as_such() 
     spread = np.linspace(-15, 15, 40)
     logged = ope.LoggedEpisodes.from_columns(np.ones(40), spread, np.zeros(40), [1] * 40)
     assert logged.effective_sample_size > 1 and logged.lognormal_sample_size < 1e-9
-    with pytest.warns(ope.UnreliableEstimateWarning, match="the weights leave less than 0.01 of 40 episodes, as"):
+    with pytest.warns(
+        ope.UnreliableEstimateWarning, match="the weights leave less than 0.01 of 40 episodes, according"
+    ):
         ope.importance_sampling(logged, 1.0)
 
 
@@ -155,9 +157,9 @@ MODEL = {"q": np.zeros(50), "v": np.zeros(50), "last_v": np.zeros(50)}
         (lambda: ope.Bootstrap(n_resamples=0), ValueError, "n_resamples"),
         (lambda: ope.importance_sampling(episodes(), 1.1), ValueError, "gamma is 1.1, expected a number from 0 to 1"),
         (lambda: ope.direct_method(episodes(**MODEL), 0.9), TypeError, r"interval is 0\.9 \(float\), expected a B"),
-        (lambda: ope.doubly_robust(episodes(), 0.9), ValueError, "give q and v"),
-        (lambda: ope.weighted_doubly_robust(episodes(), 0.9), ValueError, "give q and v"),
-        (lambda: ope.magic(episodes(), 0.9), ValueError, "give q and v"),
+        (lambda: ope.doubly_robust(episodes(), 0.9), ValueError, "pass q and v"),
+        (lambda: ope.weighted_doubly_robust(episodes(), 0.9), ValueError, "pass q and v"),
+        (lambda: ope.magic(episodes(), 0.9), ValueError, "pass q and v"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
@@ -175,7 +177,5 @@ def test_a_model_alone_has_the_spread_of_start_states_and_no_interval() -> None:
     assert np.isnan([*found.interval, found.standard_error]).all()
     low, high = found.start_state_interval or (0.0, 0.0)
     assert 90.3 < low < found.value < high < 90.7
-    assert str(found).startswith("direct method: 90.5 spread of start states [90.4") and "coverage is unknown" in str(
-        found
-    )
+    assert str(found).startswith("direct method: 90.5 spread of start states [90.4") and "is unknown" in str(found)
     assert ope.doubly_robust(episodes(**model), 1.0).start_state_interval is None

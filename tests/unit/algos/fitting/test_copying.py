@@ -104,7 +104,7 @@ def test_states_of_other_forms_are_not_taken(what: str) -> None:
     wrong = fitted("SAC")
     name = {"policy": "policy_optimizer", "q_function": "q_func1_optimizer"}[what]
     [*getattr(wrong.impl, name).state.values()][-1]["exp_avg"] = torch.zeros(3, 3)
-    with pytest.raises(ValueError, match=r"whose exp_avg has shape \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"state 'exp_avg' of shape \(3, 3\)"):
         take(wrong)
     wrong = fitted("SAC")
     params = getattr(wrong.impl, name).param_groups[0]["params"]

@@ -322,7 +322,7 @@ def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(
             Counting(True), n_epochs=2, n_steps_per_epoch=10, save_metrics=False, show_progress=False, verbose=True
         )
     (text,) = [str(each.message) for each in told]
-    assert "10 steps, fewer than batch_size, 32, and n_steps is 20 in all" in text and told[0].filename == __file__
+    assert "10 steps, fewer than batch_size (32), and the training has 20" in text and told[0].filename == __file__
     printed = capsys.readouterr().out
     assert "epoch=1 step=20 rollout_return=28.000000" in printed and "nan" not in printed
     assert made.impl.optim_t == 0
