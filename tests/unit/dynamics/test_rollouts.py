@@ -175,7 +175,7 @@ def test_numbers_out_of_range_are_refused(name: str, value: float) -> None:
     [(CalQL, "continuation"), (ReBRAC, "next_actions"), (DecisionTransformer, "sequences, continuation")],
 )
 def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, needed: str) -> None:
-    message = f"agent is {kind.__name__}, which learns from {needed}, but .* single transitions"
+    message = f"agent is {kind.__name__}, which needs {needed}, but .* single transitions"
     with pytest.raises(TypeError, match=message):
         ModelRollouts(data(), counter(), agent(kind))
 
@@ -184,7 +184,7 @@ def test_agents_that_learn_from_more_than_transitions_are_refused(kind: Any, nee
     "dataset, model, message",
     [
         (data().episodes, counter(), "dataset is list, .* MDPDataset.from_episodes"),
-        (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which draws by priorities"),
+        (PrioritizedReplayBuffer(), counter(), "dataset is PrioritizedReplayBuffer, which is prioritised"),
         (counter(), data(), "dataset is DynamicsModel, expected something with sample_batch"),
         (data(), None, "model is NoneType, expected a DynamicsModel"),
         (data(), MOPO(), "model is MOPO, expected a DynamicsModel, such as the `impl` of a MOPO that is fitted"),
