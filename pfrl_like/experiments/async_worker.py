@@ -63,12 +63,14 @@ class Job:
         seeds: Seeds of the random streams, one for each process.
         steps: Step, counted over all processes, at which training ends.
         step_offset: Step at which training starts.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         global_step_hooks: Returns the hooks that are called as (env, agent, t) after every step.
         evaluator: Returns the arguments of the `Evaluator` of process 0; None for no evaluation.
         tells_evaluations: Whether process 0 sends the results of evaluations to the process that started all, which
             logs them.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
         profile: Folder for profiles; None for none.
         outcome: Folder in which process 0 saves its agent at the end; empty for none.
     """

@@ -88,8 +88,8 @@ class Evaluation:
     Args:
         evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations.
         agent: Its statistics are kept with every score.
-        successful_score: Training ends once an evaluation reaches this score; None disables this.
-        during_episode: Whether evaluation may take place during an episode.
+        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        during_episode: True to allow evaluation during an episode.
     """
 
     def __init__(self, evaluator: Any, agent: Any, successful_score: float | None, during_episode: bool) -> None:

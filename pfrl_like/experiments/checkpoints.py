@@ -106,8 +106,8 @@ class Checkpoints:
         outdir: Run directory.
         writes: Decides whether a failed write ends training; knows the files that are missing.
         at_end: Whether a checkpoint is also saved at the last step, if that is a multiple of `interval`.
-        keep: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps all agents,
-            and the complete state of the newest two checkpoints.
+        keep: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If None, all
+            agents are kept, and the complete state of the newest two checkpoints.
         critical: Returns a context manager in which nothing is interrupted.
         goes_on_from: Checkpoint that training resumed from, with its step `t` and `references`, the files of buffers
             that belong to it; None for a new run.

@@ -53,8 +53,9 @@ def collect_demonstrations(
         env: Environment of any of the forms that `as_gymnasium` takes.
         steps: Steps to record; None with `episodes`.
         episodes: Episodes to record; None with `steps`.
-        outdir: Directory of the file; made if it is missing.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        outdir: Directory of the file. It is created if it does not exist.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         logger: Gets a line for every episode.
 
     Returns:

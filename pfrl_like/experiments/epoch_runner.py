@@ -31,8 +31,9 @@ class EpochAlgorithm(Actor, Protocol):
     Attributes:
         agent: The agent that is evaluated and saved.
         env_spec: Has the observation and action spaces that the algorithm is made for.
-        max_path_length: Steps after which a training episode is cut off; None for no limit.
-        max_eval_path_length: Steps after which an evaluation episode is cut off; None takes `max_path_length`.
+        max_path_length: Maximum number of steps in a training episode. An episode that reaches this length is
+            truncated. If None, there is no limit.
+        max_eval_path_length: Maximum number of steps in an evaluation episode. If None, `max_path_length` is used.
         rollout_batch_size: Paths of a batch of samples.
         average_return: Its latest average return.
         success_rate: Its latest share of successful episodes.
@@ -64,20 +65,21 @@ class EpochRunner:
     Args:
         algorithm: The algorithm.
         env: Environment to train in, of any of the forms that `as_gymnasium` takes.
-        outdir: Run directory; made if it is missing.
-        eval_env: Environment to evaluate in; None for a new one of the same specification, else a deep copy of `env`,
-            else `env` itself. `run.json` records the choice.
+        outdir: Run directory. It is created if it does not exist.
+        eval_env: Environment for evaluation. If None, a new environment is made from `env.spec`. If that is impossible,
+            a deep copy of `env` is used, and if `env` cannot be copied, `env` itself. `run.json` records the choice.
         eval_n_episodes: Episodes of the evaluation after every epoch; 0 for none.
         snapshot_interval: Epochs between snapshots.
-        keep_snapshots: Number of snapshots to keep, besides `best`; a run can resume from each of them. None keeps all
-            agents, and the complete state of the newest two snapshots.
-        on_snapshot_failure: "raise" if a snapshot, table or trace that cannot be written ends training; "warn" if the
-            failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            snapshots stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
+        keep_snapshots: Number of snapshots to keep, in addition to `best`. A run can resume from each of them. If None,
+            all agents are kept, and the complete state of the newest two snapshots.
+        on_snapshot_failure: "raise": a failed write of a snapshot, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier snapshots are kept. A file that cannot be created always raises an error.
+            Failed writes of `run.log` and of the report never end training.
         logger: Logger of this run.
-        hooks: Called with the `Clock` of the loop after every step; `clock.stop()` ends training after the epoch.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
+        hooks: Functions that are called with the `Clock` after every step. `clock.stop()` ends training after the
+            epoch.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
 
     Attributes:
         epoch: Number of finished epochs.

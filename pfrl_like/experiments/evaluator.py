@@ -49,9 +49,10 @@ def run_evaluation_episodes(
         agent: Agent to evaluate.
         n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
         n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         logger: Gets a line for every episode.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
         Returns and lengths of the episodes.
@@ -97,9 +98,10 @@ def batch_run_evaluation_episodes(
         n_steps: Steps to run for, counted over the episodes that count; an unfinished episode then counts only if it is
             the first. None with `n_episodes`.
         n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         logger: Gets a line for every episode.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Returns:
         Returns and lengths of the episodes.
@@ -163,7 +165,8 @@ def eval_performance(
         agent: Agent to evaluate.
         n_steps: Steps to run for; an unfinished episode then counts only if it is the first. None with `n_episodes`.
         n_episodes: Episodes to run for; None with `n_steps`.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         logger: Gets a line for every episode.
 
     Returns:
@@ -205,22 +208,23 @@ class Evaluator:
         env: Environment, or vector environment, to evaluate in.
         n_steps: Steps of each evaluation; None with `n_episodes`.
         n_episodes: Episodes of each evaluation; None with `n_steps`.
-        eval_interval: Training steps between evaluations.
-        outdir: Run directory; made if it is missing.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        eval_interval: Number of training steps between evaluations.
+        outdir: Run directory. It is created if it does not exist.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         step_offset: Step at which training starts; evaluation stays on multiples of `eval_interval`. Above 0 the scores
             of an earlier run in `outdir` and `max_score` continue. Later scores are moved aside, and so is `best` if a
             later score is the best of all. At 0 the scores and `best` are moved aside.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
         logger: Logger of this run.
-        use_tensorboard: Whether to log evaluations to TensorBoard, too. A runner then also logs the metrics of training
-            there.
-        success_threshold: Least return of an episode that counts as a success; adds "success_rate" to the statistics.
-            None adds nothing.
+        use_tensorboard: True to log evaluations to TensorBoard, too. A runner then also logs the metrics of training to
+            TensorBoard.
+        success_threshold: Minimum return for an episode to count as a success. If it is given, "success_rate" is added
+            to the statistics. If None, nothing is added.
         env_choice: Description of the choice of `env`, for `run.json`. A new environment is seeded from the global
             NumPy stream, whose state is restored.
-        hooks: Called with the `Clock` of the evaluation after every step.
+        hooks: Functions that are called with the `Clock` of the evaluation after every step.
 
     Attributes:
         max_score: Best mean return so far.
@@ -407,7 +411,7 @@ def choose_eval_env(env: Any, eval_env: Any, *, vector: bool = False) -> tuple[A
     Args:
         env: Training environment.
         eval_env: The user's choice, or None.
-        vector: Whether `env` is a vector environment, in which some episode is always running.
+        vector: True if `env` is a vector environment. Its episodes are always running.
 
     Returns:
         A context manager that returns the environment, and closes it if it was made here; and a description of the
@@ -450,8 +454,8 @@ def evaluator_options(given: Mapping[str, Any], max_episode_len: int | None) -> 
 
     Args:
         given: Arguments of the runner.
-        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
-            `eval_max_episode_len` is None or missing.
+        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
+            if `eval_max_episode_len` is None or missing. If None, there is no limit.
     """
     limit = given.get("eval_max_episode_len")
     options = {name: given[of_runner] for of_runner, name in _OF_EVALUATOR.items() if of_runner in given}
@@ -467,9 +471,9 @@ def evaluating(
     Args:
         given: Arguments of the runner.
         env: Environment that the agent is trained in.
-        max_episode_len: Steps after which a training episode is cut off, and an evaluation episode if
-            `eval_max_episode_len` is None or missing.
-        vector: Whether `env` is a vector environment.
+        max_episode_len: Maximum number of steps in a training episode. It is also the maximum in an evaluation episode
+            if `eval_max_episode_len` is None or missing. If None, there is no limit.
+        vector: True if `env` is a vector environment.
 
     Returns:
         A function that makes the evaluator from the step at which training starts.

@@ -31,7 +31,8 @@ class SerialSource:
     Args:
         agent: Anything with `act` and `observe`.
         env: Environment of any of the forms that `as_gymnasium` takes. It may return the same arrays at every step.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
         cuts_off_at_end: Whether the last step of the clock truncates its episode for the agent.
     """
 
@@ -137,7 +138,8 @@ class VectorSource:
     Args:
         agent: Anything with `batch_act` and `batch_observe`.
         env: Vector environment of any of the forms that `as_vector_stream` takes.
-        max_episode_len: Steps after which an episode is cut off; None for no limit.
+        max_episode_len: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
 
     Attributes:
         total_reward, length: Return and length of each environment's episode up to the last step, shape [num_envs].

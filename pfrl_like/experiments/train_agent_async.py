@@ -76,29 +76,31 @@ def train_agent_async(
     processes continue.
 
     Args:
-        outdir: Run directory; made if it is missing.
+        outdir: Run directory. It is created if it does not exist.
         processes: Number of processes.
         make_env: Called in each process as (process index, test=False), and in process 0 also with test=True for the
             environment to evaluate in. It may be a lambda.
         profile: Whether each process writes a profile of its running time, `profile-<process index>.out`.
         steps: Step, counted over all processes, at which training ends.
-        eval_interval: Training steps between evaluations; None for none.
-        eval_n_steps: Steps of each evaluation; None if `eval_n_episodes` is given.
-        eval_n_episodes: Episodes of each evaluation; None if `eval_n_steps` is given.
-        eval_success_threshold: Least return of an evaluation episode that counts as a success; adds "success_rate" to
-            the statistics that evaluation hooks and TensorBoard get.
-        max_episode_len: Steps after which an episode is cut off, in training and in evaluation; None for no limit.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        successful_score: Training ends once the mean return of an evaluation reaches this value; None disables this.
+        eval_interval: Number of training steps between evaluations. If None, there are no evaluations.
+        eval_n_steps: Number of steps of each evaluation. None if `eval_n_episodes` is given.
+        eval_n_episodes: Number of episodes of each evaluation. None if `eval_n_steps` is given.
+        eval_success_threshold: Minimum return for an evaluation episode to count as a success. It adds "success_rate"
+            to the statistics that evaluation hooks and TensorBoard get.
+        max_episode_len: Maximum number of steps in an episode, in training and in evaluation. An episode that reaches
+            this length is truncated. If None, there is no limit.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        successful_score: Training ends when the mean return of an evaluation reaches this value. If None, no return
+            ends training.
         agent: Agent that each process gets a copy of, such as `A3C` or `ACER`; not with `make_agent`.
         make_agent: Called in each process with its index.
         global_step_hooks: Called as (env, agent, t) after every step, in the process that made the step; every t occurs
             once.
-        evaluation_hooks: `EvaluationHook`s, called after every evaluation, in process 0.
-        save_best_so_far_agent: Whether to save the agent as `best` whenever its mean return is the best so far.
-        use_tensorboard: Whether to log evaluations, and the rows of `metrics.csv`, to TensorBoard, too.
+        evaluation_hooks: `EvaluationHook`s that are called after every evaluation, in process 0.
+        save_best_so_far_agent: True to save the agent as `best` whenever its mean return is the best so far.
+        use_tensorboard: True to log evaluations and the rows of `metrics.csv` to TensorBoard, too.
         logger: Logger of this run.
         random_seeds: Seeds of the random streams, one for each process; None for 0, 1, ...
         stop_event: Ends training when it is set; it is also set here at the end of training. Only this process reads
@@ -118,14 +120,15 @@ def train_agent_async(
             of life are steps of training and evaluation, and the construction of environment and agent. A hanging
             process ends training with an error, as any failure does; the error shows where the process was. None for no
             limit.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`; None for none. It needs shared memory.
-        progress: Whether to show progress; None shows it on a terminal.
-        hooks: Called with the `Clock` of this process's loop several times a second.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        resume: Whether to resume from the newest complete agent in `outdir`; a new run starts if nothing was saved
-            there. Networks, optimisers, counters, scores and tables are resumed. Parallel processes never repeat
-            exactly, so their environments begin new episodes, with their own seeds, and a replay buffer starts empty.
-            It needs shared memory.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. If None, no checkpoints are saved.
+            Checkpoints require shared memory.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
+        hooks: Functions that are called with the `Clock` of this process several times a second.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        resume: True to resume from the newest complete agent in `outdir`. If nothing was saved in `outdir`, a new run
+            starts. Networks, optimisers, counters, scores and tables are restored. Parallel processes are never exactly
+            reproducible. Therefore their environments start new episodes, with the seeds of the new run, and a replay
+            buffer starts empty. `resume` requires shared memory.
 
     Returns:
         The given agent, or the first one that `make_agent` made, or, if `make_agent` makes actors, the learner's agent.
@@ -262,7 +265,7 @@ def train_agent_actor_learner(
         make_env: Called in each actor's process as (process index, test=False), and in process 0 also with test=True
             for the environment to evaluate in. The argument `test` is passed by name.
         steps: Step, counted over all actors, at which training ends.
-        outdir: Run directory; made if it is missing.
+        outdir: Run directory. It is created if it does not exist.
         n_actors: Number of actors.
         n_updates: Updates after which training ends; None for no limit.
         actor_update_interval: Updates between two transfers of the parameters to the actors.

@@ -164,36 +164,38 @@ def train(
         env: Environment of the user; it is passed to the step hooks and may hold random streams.
         source: Source of the training steps.
         steps: Step at which training ends; None if `drive` decides, and not the clock.
-        outdir: Run directory; made if it is missing.
+        outdir: Run directory. It is created if it does not exist.
         make_logs: Makes the callbacks that log, from the loggers of this run and its directory.
         logger: Logger of this run.
-        hooks: Called with the `Clock` of the loop after every tick, after logging and evaluation; `clock.stop()` ends
-            training. If a hook has a method `close`, that is called at the end. Hooks and loggers with `saved_state()`
-            and `restore_state(state)`, or with `state_dict()` and `load_state_dict(state)`, are restored by `resume`.
-        loggers: Further loggers of the metrics, besides the CSV file; closed at the end.
-        checkpoint_freq: Steps between checkpoints `<t>_checkpoint`, which hold everything that `resume` needs; the
-            content of replay buffers is in `checkpoint_buffers/`. None for none.
-        step_offset: Step at which training starts, at most `steps`. Above 0 the run in `outdir` resumes: its counts of
-            episodes and time continue, and everything beyond this step is moved to `outdir/beyond-...`. At 0 everything
-            that an earlier run left is moved to `outdir/earlier-...`.
-        evaluator: Object whose `evaluate_if_necessary(t=, episodes=)` returns a score, or None between evaluations; the
-            progress display shows its `max_score`. If it has a method `close`, that is called at the end. Alternatively
-            a function that makes such an object from the step at which training starts; `resume` determines that step.
-        successful_score: Training ends once an evaluation reaches this score; None disables this.
-        step_hooks: Called as (env, agent, t) after every step.
-        eval_during_episode: Whether evaluation may take place during an episode; it then needs an environment of its
-            own.
-        progress: Whether to show progress; None shows it on a terminal.
+        hooks: Functions that are called with the `Clock` after every iteration of the training loop, after logging and
+            evaluation. `clock.stop()` ends training. If a hook has a method `close`, the runner calls `close` at the
+            end. `resume` restores the hooks and loggers that have `saved_state()` and `restore_state(state)`, or
+            `state_dict()` and `load_state_dict(state)`.
+        loggers: Loggers that get the metrics in addition to the CSV file. The runner closes them at the end.
+        checkpoint_freq: Number of steps between checkpoints `<t>_checkpoint`. A checkpoint contains everything that
+            `resume` needs, except the contents of replay buffers, which are in `checkpoint_buffers/`. If None, no
+            checkpoints are saved.
+        step_offset: Step at which training starts, at most `steps`. If positive, the run in `outdir` resumes: its
+            numbers of episodes and seconds continue, and everything that belongs to later steps is moved to
+            `outdir/beyond-...`. If 0, everything that an earlier run wrote is moved to `outdir/earlier-...`.
+        evaluator: Object whose method `evaluate_if_necessary(t=, episodes=)` returns a score, or None if no evaluation
+            is due. The progress bar shows its attribute `max_score`. If the evaluator has a method `close`, the runner
+            calls `close` at the end. Alternatively, a function that takes the step at which training starts and returns
+            the evaluator. `resume` determines this step.
+        successful_score: Training ends when an evaluation reaches this score. If None, no score ends training.
+        step_hooks: Functions that are called as `hook(env, agent, t)` after every step.
+        eval_during_episode: True to allow evaluation during an episode. The evaluator then needs a separate
+            environment.
+        progress: True to show a progress bar. If None, the bar is shown only on a terminal.
         on_error: Called with the evaluator after an error, once the agent has been saved.
         clears: Whether files of an earlier run still have to be moved aside.
-        resume: Whether to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already
-            loaded.
-        keep_checkpoints: Number of checkpoints to keep, besides `best`; a run can resume from each of them. None keeps
-            all agents, and the complete state of the newest two checkpoints.
-        on_checkpoint_failure: "raise" if a checkpoint, table or trace that cannot be written ends training; "warn" if
-            the failure is logged, once per file, and training continues, while rows wait in memory for space. Earlier
-            checkpoints stay in both cases. A file that cannot be created is an error in any case. Failures of `run.log`
-            and of the report never end training.
+        resume: True to resume from the newest complete checkpoint in `outdir`, or a checkpoint that is already loaded.
+        keep_checkpoints: Number of checkpoints to keep, in addition to `best`. A run can resume from each of them. If
+            None, all agents are kept, and the complete state of the newest two checkpoints.
+        on_checkpoint_failure: "raise": a failed write of a checkpoint, table or trace ends training. "warn": the first
+            failed write of each file is logged, training continues, and unwritten rows stay in memory until the disk
+            has space. In both cases, earlier checkpoints are kept. A file that cannot be created always raises an
+            error. Failed writes of `run.log` and of the report never end training.
         parts: Further parts that are saved and restored, see `RunState`.
         drive: Calls the source's `tick` until training is over, and may save checkpoints; the default is `loop.run`.
 
@@ -325,7 +327,8 @@ class PathRecorder:
     Args:
         actor: The actor.
         env: Environment of any of the forms that `as_gymnasium` takes.
-        max_path_length: Steps after which an episode is cut off; None for no limit.
+        max_path_length: Maximum number of steps in an episode. An episode that reaches this length is truncated. If
+            None, there is no limit.
     """
 
     def __init__(self, actor: Actor, env: Any, max_path_length: int | None) -> None:
