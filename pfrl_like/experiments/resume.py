@@ -253,18 +253,18 @@ def newest_checkpoint(
     """
     if (path := crash_replay.checkpoint()) is not None:
         return _load(agent, source, Saved(0, path), os.path.dirname(path), configuration)
-    way_out = (
+    hint = (
         " A run with checkpoint_freq makes them; to continue from an agent alone, load it and give the step_offset; "
         "for a new run, give another outdir"
     )
-    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, way_out)
+    return _newest(lambda saved: _load(agent, source, saved, outdir, configuration), outdir, logger, hint)
 
 
-def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, way_out: str = "") -> _T | None:
+def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, hint: str = "") -> _T | None:
     """Load the newest agent in a run directory that can be loaded; return None if no save was completed."""
     problems = []
     for saved in saved_in(outdir):
-        if saved.is_broken_off:
+        if saved.is_incomplete:
             logger.info("%s was not saved to its end and is passed over", saved.path)
             continue
         try:
@@ -274,7 +274,7 @@ def _newest(load: Callable[[Saved], _T], outdir: str, logger: logging.Logger, wa
             level = logging.WARNING if saved.is_checkpoint else logging.INFO
             logger.log(level, "a checkpoint is passed over: %s", error)
     if problems:
-        raise CheckpointError(outdir, f"has no checkpoint to resume from: {'; '.join(problems)}.{way_out}")
+        raise CheckpointError(outdir, f"has no checkpoint to resume from: {'; '.join(problems)}.{hint}")
     return None
 
 

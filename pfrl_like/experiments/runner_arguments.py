@@ -49,7 +49,7 @@ def check_arguments(arguments: Mapping[str, Any], *methods: str) -> dict[str, An
     return dict(arguments)
 
 
-def handed_on(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
+def arguments_for(function: Callable[..., Any], arguments: Mapping[str, Any], **others: Any) -> dict[str, Any]:
     """Those of a runner's arguments that a function accepts, by name, and further arguments."""
     names = inspect.signature(function).parameters
     return {name: arguments[name] for name in names if name in arguments} | others
@@ -71,7 +71,7 @@ def check_extent(**extent: int | None) -> None:
     check_counts(1, True, **extent)
 
 
-def check_has(name: str, part: Any, *attributes: str, way_out: str = "") -> None:
+def check_has(name: str, part: Any, *attributes: str, hint: str = "") -> None:
     """Refuse an object that lacks a required attribute.
 
     Raises:
@@ -81,7 +81,7 @@ def check_has(name: str, part: Any, *attributes: str, way_out: str = "") -> None
         raise TypeError(f"{name} is the class {part.__name__}, expected one that is made of it: {part.__name__}(...)")
     for attribute in attributes:
         if not hasattr(part, attribute):
-            raise _unfit(name, part, f"something with {attribute}{way_out}")
+            raise _unfit(name, part, f"something with {attribute}{hint}")
 
 
 def _check_list(name: str, given: Any, fits: Callable[[Any], bool], one: str, several: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, handed_on
+from pfrl_like.experiments.runner_arguments import check_arguments, arguments_for
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -99,7 +99,7 @@ def train_agent(
     logger = logger or _LOGGER
     given = check_arguments(locals(), "act", "observe")
     return train(
-        **handed_on(train, given),
+        **arguments_for(train, given),
         source=SerialSource(agent, env, max_episode_len),
         make_logs=lambda sinks, directory: [EpisodeLog(agent, sinks, logger, directory)],
     )
@@ -228,7 +228,7 @@ def train_and_evaluate(
     given = {**given, "logger": given["logger"] or logger}
     check_hooks(given["evaluation_hooks"], f"support_{runner.__name__}", f"{runner.__name__}_with_evaluation")
     with evaluating(given, given["env"], max_episode_len, vector=vector) as make_evaluator:
-        history = runner(**handed_on(runner, given, max_episode_len=max_episode_len, evaluator=make_evaluator))
+        history = runner(**arguments_for(runner, given, max_episode_len=max_episode_len, evaluator=make_evaluator))
     return given["agent"], history
 
 

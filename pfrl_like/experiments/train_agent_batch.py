@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.runner_arguments import check_arguments, handed_on
+from pfrl_like.experiments.runner_arguments import check_arguments, arguments_for
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, train_and_evaluate
 from pfrl_like.experiments.training import train
@@ -98,7 +98,7 @@ def train_agent_batch(
     logger = logger or _LOGGER
     given = check_arguments(locals(), "batch_act", "batch_observe")
     return train(
-        **handed_on(train, given),
+        **arguments_for(train, given),
         source=VectorSource(agent, env, max_episode_len),
         make_logs=lambda sinks, directory: [
             EpisodeLog(agent, sinks, None, directory),

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, handed_on
+from pfrl_like.experiments.runner_arguments import check_arguments, check_has, arguments_for
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
@@ -56,10 +56,10 @@ class DatasetSource:
     def __init__(self, agent: Any, dataset: Any, minibatch_size: int | None = None, **options: Any) -> None:
         self.of_sequences = getattr(agent, "learns_from_sequences", False)
         self._sample = "sample_sequences" if self.of_sequences else "sample_batch"
-        check_has("agent", agent, "update", "gamma", "device", way_out=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
-        check_has("dataset", dataset, self._sample, way_out=_OF_EPISODES if isinstance(dataset, list) else "")
+        check_has("agent", agent, "update", "gamma", "device", hint=_OF_ESTIMATOR if hasattr(agent, "impl") else "")
+        check_has("dataset", dataset, self._sample, hint=_OF_EPISODES if isinstance(dataset, list) else "")
         if minibatch_size is None:
-            check_has("agent", agent, "minibatch_size", way_out=_OF_UPDATES)
+            check_has("agent", agent, "minibatch_size", hint=_OF_UPDATES)
         self.agent, self.dataset = agent, dataset
         self.minibatch_size = agent.minibatch_size if minibatch_size is None else minibatch_size
         check_counts(minibatch_size=self.minibatch_size)
@@ -235,7 +235,7 @@ def train_agent_offline(
             agent.check_dataset(dataset, sampling.get("n_frames", 1))
     with evaluating(given, eval_env) as make_evaluator:
         history = train(
-            **handed_on(train, given),
+            **arguments_for(train, given),
             env=eval_env,
             source=source,
             make_logs=lambda sinks, _: [UpdateLog(agent, sinks, log_interval)],

@@ -209,14 +209,14 @@ def train(
     with owned(outdir), Interruption(clock) as interruption:
         resume = resume or checkpoint() is not None
         configuration = Configuration(agent, env, source)
-        goes_on_from = resume if isinstance(resume, Checkpoint) else None
+        resumed_from = resume if isinstance(resume, Checkpoint) else None
         if resume is True:
-            goes_on_from = newest_checkpoint(agent, source, outdir, logger, configuration)
+            resumed_from = newest_checkpoint(agent, source, outdir, logger, configuration)
         items = items_on_disk(agent, source)
-        if in_vain := resume is True and goes_on_from is None:
+        if in_vain := resume is True and resumed_from is None:
             warn_of_items_left(items, outdir, logger)
-        if goes_on_from is not None:
-            step_offset = clock.t = clock.previous_t = goes_on_from.t
+        if resumed_from is not None:
+            step_offset = clock.t = clock.previous_t = resumed_from.t
         saves = hasattr(source, "saved_state") and (checkpoint_freq is not None or resume is not False or bool(parts))
         if saves:
             source.record()  # type: ignore[attr-defined]
@@ -233,7 +233,7 @@ def train(
         board = evaluator.tensorboard if isinstance(evaluator, Evaluator) else None  # the evaluator closes it
         callbacks += make_logs([csv, *loggers, *([board] if board is not None else [])], outdir)
         if steps is not None and wants_progress(progress):
-            begins = "" if goes_on_from is None else f"resuming from step {step_offset:,} of {outdir}"
+            begins = "" if resumed_from is None else f"resuming from step {step_offset:,} of {outdir}"
             last, waits = updates.complaint, updates.waits
             callbacks.append(Progress(steps, step_offset, evaluator, last_words=last, waits=waits, first_words=begins))
         if evaluator is not None:
@@ -248,7 +248,7 @@ def train(
         checkpoints = Checkpoints(
             agent, state if saves else None, checkpoint_freq, outdir, writes, critical=interruption.critical,
             at_end=isinstance(source, VectorSource),  # as in PFRL, a serial run ends with `<t>_finish` alone
-            keep=keep_checkpoints, goes_on_from=goes_on_from,
+            keep=keep_checkpoints, resumed_from=resumed_from,
         )  # fmt: skip
         callbacks.append(checkpoints)  # last, so that it saves the effects of the other callbacks
         record = RunRecord(
@@ -260,8 +260,8 @@ def train(
             log_file(outdir, writes, append=step_offset > 0),
             closing_all([csv, *loggers, *callbacks], logger),
         ):
-            if goes_on_from is not None:
-                record.resumed(goes_on_from.restore(state, clock, logger))
+            if resumed_from is not None:
+                record.resumed(resumed_from.restore(state, clock, logger))
                 if evaluation is not None:
                     evaluation.stop_if_successful(clock)
             with saved_on_error(checkpoints, clock, record, partial(on_error, evaluator)):
@@ -269,7 +269,7 @@ def train(
                     drive(source, clock, callbacks, checkpoints)
                 if clock.t > step_offset and (complaint := updates.complaint()):
                     logger.warning(complaint)
-                if goes_on_from is None or (goes_on_from.t, goes_on_from.is_finish) != (clock.t, True):
+                if resumed_from is None or (resumed_from.t, resumed_from.is_finish) != (clock.t, True):
                     checkpoints.save(clock, "_finish")
                 outcome = ": ".join(filter(None, ["stopped", clock.reason])) if clock.stopped else "finished"
                 if checkpoints.failure:

@@ -92,7 +92,7 @@ def test_an_agent_alone_takes_no_checkpoint_away(tmp_path):
 def test_nothing_is_saved_again_where_no_step_was_made(tmp_path):
     clock = Clock(None)
     clock.between_ticks = True
-    checkpoints_of(tmp_path, goes_on_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
+    checkpoints_of(tmp_path, resumed_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
     assert not [*tmp_path.iterdir()]
 
 
