@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, arguments_for
+from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments
 from pfrl_like.experiments.sources import SerialSource
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger

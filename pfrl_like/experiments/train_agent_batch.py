@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from pfrl_like.experiments.callbacks import EpisodeLog, IntervalLog
-from pfrl_like.experiments.runner_arguments import check_arguments, arguments_for
+from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments
 from pfrl_like.experiments.sources import VectorSource
 from pfrl_like.experiments.train_agent import StepHookLike, train_and_evaluate
 from pfrl_like.experiments.training import train

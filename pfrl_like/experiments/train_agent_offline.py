@@ -9,7 +9,7 @@ from typing import Any, Literal
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments.callbacks import statistics_of
 from pfrl_like.experiments.evaluator import evaluating
-from pfrl_like.experiments.runner_arguments import check_arguments, check_has, arguments_for
+from pfrl_like.experiments.runner_arguments import arguments_for, check_arguments, check_has
 from pfrl_like.experiments.train_agent import StepHookLike, check_hooks
 from pfrl_like.experiments.training import train
 from pfrl_like.loggers import MetricsLogger
