@@ -288,7 +288,7 @@ def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) 
             return super().train_once(itr, paths)
 
     _, how = resumed(tmp_path, 1, 2, kind=Marked)
-    reason = "mark of Marked changed and is not saved: saved_state may tell of it"
+    reason = "mark of Marked changed and is not saved: define saved_state and restore_state"
     assert (how["resume"], how["reasons"]) == ("approximate", [reason])
 
 
@@ -321,7 +321,7 @@ def test_a_directory_without_a_snapshot_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds no snapshot"):
         runner.restore()
     runner.algorithm.agent.save(str(tmp_path / "4_checkpoint"))
-    with pytest.raises(CheckpointError, match="4_checkpoint: holds an agent alone"):
+    with pytest.raises(CheckpointError, match="4_checkpoint: contains only an agent"):
         runner.restore()
 
 

@@ -293,5 +293,5 @@ def test_a_state_of_something_else_is_refused(changes: dict[str, Any], error: ty
 
 def test_a_checkpoint_of_other_data_is_refused(tmp_path: Path) -> None:
     run(tmp_path, 5, resume=False)
-    with pytest.raises(CheckpointError, match="it has the buffers .*dataset.imagined"):
+    with pytest.raises(CheckpointError, match="the checkpoint has the buffers .*dataset.imagined"):
         train_agent_offline(agent(), data(), 12, tmp_path, 5, minibatch_size=8, resume=True)

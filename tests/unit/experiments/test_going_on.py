@@ -193,7 +193,7 @@ def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(t
     assert [first["start"], *(part["start"] for part in parts)] == [1, *range(since, 251)]
     assert left_out == since - 2 and 40 < len(parts) < 60
     assert [part for part in parts[1:] if "parts_left_out_before" in part] == []
-    told = f"; {left_out} parts that are not named here; from step 0, started {since}"
+    told = f"; {left_out} earlier parts omitted; from step 0, started {since}"
     assert told in (tmp_path / "report.html").read_text()
 
 
@@ -202,7 +202,7 @@ def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent
     agent.t = t
     train_agent(agent, Counting(), 6, tmp_path, step_offset=5)
     assert agent.t == 5
-    assert ("the agent has come to step 50, step_offset is 5" in caplog.text) == told
+    assert ("agent.t is 50 and step_offset is 5" in caplog.text) == told
 
 
 @pytest.mark.slow

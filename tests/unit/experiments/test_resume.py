@@ -192,7 +192,7 @@ def test_hooks_that_remember_something_go_on_too(tmp_path):
     serial(tmp_path, step_hooks=[other], resume=True)
     assert other.sum == sum(range(1, 91))
     serial(tmp_path, 95, resume=True)
-    assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
+    assert "the checkpoint has a state for Sum, which this run does not have" in resumed(tmp_path)["reasons"]
 
 
 @pytest.mark.slow
@@ -227,7 +227,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_
     shutil.rmtree(path) if path.is_dir() else damage(path)
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "50_checkpoint"
-    assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
+    assert ("a checkpoint is skipped" in caplog.text) != pattern.endswith("run")
 
 
 @pytest.mark.slow
@@ -268,7 +268,7 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
     begin(30)
     assert "replay_buffer holds" not in caplog.text
     begin(20)
-    assert "replay_buffer holds 30 items, of which there were 0 when the run began that was broken off" in caplog.text
+    assert "replay_buffer contains 30 items; it contained 0 when the interrupted run started" in caplog.text
     caplog.clear()
     begin(20, "another run")
     assert "replay_buffer holds" not in caplog.text

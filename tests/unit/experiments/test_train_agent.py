@@ -216,7 +216,7 @@ class TestWithEvaluation:
         self.run(agent, tmp_path / "2", eval_interval=6, steps=12, step_offset=7)
         assert "eval_interval" not in caplog.text
         self.run(agent, tmp_path / "3", eval_interval=np.int64(7))
-        assert "eval_interval is 7, of which no multiple lies after step 0 up to 6: nothing will be" in caplog.text
+        assert "no multiple of eval_interval=7 lies between step 0 and step 6: there will be no" in caplog.text
         train_agent(agent, Counting(), 2, tmp_path / "4", successful_score=3.0)
         assert "successful_score is 3.0, but there is no evaluator" in caplog.text
 

@@ -263,7 +263,7 @@ def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplo
     agent = make_agent()
     agent.t, agent.replay_start_size = 70, 1000
     learn(tmp_path, agent, steps=100, step_offset=50)
-    assert "the agent has come to step 70, step_offset is 50" in caplog.text
+    assert "agent.t is 70 and step_offset is 50" in caplog.text
     assert "no update was made: the buffer holds 50 transitions, replay_start_size is 1,000" in caplog.text
 
 
