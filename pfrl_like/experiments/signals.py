@@ -12,8 +12,8 @@ from typing import Any
 from pfrl_like.runs.loop import Clock, error_of
 from pfrl_like.runs.loop import Terminated as Terminated
 
-#: `PATIENCE`: seconds after a signal until the running tick is interrupted. `ONCE`: seconds in which a repeated signal is
-#: ignored, since a terminal and a program that forwards signals may both send the signal.
+#: Seconds after a signal until the running tick is interrupted (`PATIENCE`). Seconds in which a repeated signal has no
+#: effect (`ONCE`), since a terminal and a program that forwards signals may both send the signal.
 PATIENCE, ONCE = 1.0, 0.5
 
 

@@ -278,7 +278,7 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path):
     stopped(tmp_path, 30)
-    with pytest.raises(CheckpointError, match="does not fit this run"):
+    with pytest.raises(CheckpointError, match="does not match this run"):
         several(tmp_path, resume=True)
 
 
