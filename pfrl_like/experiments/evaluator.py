@@ -498,7 +498,7 @@ def check_apart(env: Any, eval_env: Any) -> None:
     """
     if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
         raise ValueError(
-            "eval_env is env: an evaluation would interrupt the training episode; pass another environment"
+            "eval_env is env: an evaluation would interrupt training; pass another environment"
         )
 
 

@@ -41,13 +41,13 @@ class Configuration:
 
     def __init__(self, agent: Any, env: Any, source: Any) -> None:
         self._made = agent, env, buffers_of(agent, source)
-        self._description = self._describe()
+        self._facts = self._describe()
 
     def saved_state(self) -> dict[str, Any]:
         """The description."""
         now = self._describe()
-        self._description = {name: value for name, value in self._description.items() if now.get(name) == value}
-        return {"told": self._description}
+        self._facts = {name: value for name, value in self._facts.items() if now.get(name) == value}
+        return {"told": self._facts}
 
     def restore_state(self, state: Mapping[str, Any]) -> list[str]:
         """Return the differences between this description and a saved description."""
@@ -63,7 +63,7 @@ class Configuration:
             ValueError: If the forms differ. The message contains both forms.
         """
         forms = {
-            name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._description.get(name)
+            name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._facts.get(name)
         }
         if reasons := [*self._differences(forms)]:
             raise ValueError(f"the checkpoint belongs to another environment: {'; '.join(reasons)}")
@@ -73,8 +73,8 @@ class Configuration:
 
     def _differences(self, saved: Mapping[str, Any]) -> Iterator[str]:
         for name, before in saved.items():
-            if self._description.get(name) != before:
-                yield f"{name} was {before!r:.100} and is {self._description.get(name)!r:.100}"
+            if self._facts.get(name) != before:
+                yield f"{name} was {before!r:.100} and is {self._facts.get(name)!r:.100}"
 
 
 def description_in(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ class Checkpoint(NamedTuple):
             reasons = run.restore(self.state)
         if clock.done:
             logger.warning(
-                "nothing is left to train: steps is %d, and %s was saved at step %d", clock.steps, self.path, self.t
+                "nothing is left to train: steps is %d, %s has step %d", clock.steps, self.path, self.t
             )
         for reason in () if clock.done else reasons:
             logger.warning("the run does not resume exactly: %s", reason)
