@@ -7,7 +7,14 @@ import tempfile
 from collections.abc import Sequence
 
 from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, in_words, read_crash, start_again
-from pfrl_like.debug.trace_diff import Found, Parting, explanations, first_record, first_tensors, compare_by_retraining
+from pfrl_like.debug.trace_diff import (
+    Difference,
+    Found,
+    compare_by_retraining,
+    explanations,
+    first_record,
+    first_tensors,
+)
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
 
@@ -34,7 +41,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     command.add_argument("b", metavar="B", help="other run directory")
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
-    choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams, too")
+    choice.add_argument(
+        "--rerun", action="store_true", help="always start both programs, to compare random streams, too"
+    )
     command.set_defaults(function=_compare)
     arguments = parser.parse_args(argv)
     try:
@@ -58,7 +67,11 @@ def _replay(arguments: argparse.Namespace) -> int:
         check_owner(os.path.join(directory, CRASH), record, "if you trust it, pass the program after --")
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
-    print(f"repeated: {again}\n          {found['in_words']}" if again else "repeated: all numbers of the update are finite")
+    print(
+        f"repeated: {again}\n          {found['in_words']}"
+        if again
+        else "repeated: all numbers of the update are finite"
+    )
     return 0 if again else 1
 
 
@@ -96,7 +109,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 1
 
 
-def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
+def closer_interval(record: Difference, tensors: Difference) -> tuple[int, int]:
     """Return the first and the last step of the interval that a rerun of both programs compares."""
     since, known = max(tensors.same, 0), tensors.t if tensors.differs else record.last
     if record.differs and record.t <= known and not record.asks_for_tensors:
@@ -106,7 +119,7 @@ def closer_interval(record: Parting, tensors: Parting) -> tuple[int, int]:
     return since, max(known, 1)
 
 
-def needs_rerun(record: Parting, tensors: Parting, since: int, until: int) -> bool:
+def needs_rerun(record: Difference, tensors: Difference, since: int, until: int) -> bool:
     """True if a rerun of the interval can find more differences than the traces show."""
     is_in_tensors = not record.differs or 0 <= tensors.t < record.t
     return (is_in_tensors or record.asks_for_tensors) and until > since + 1

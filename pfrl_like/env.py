@@ -98,9 +98,7 @@ def as_gymnasium(env: Any) -> Any:
     if is_gymnasium(env):
         return env
     if isinstance(env, type) or not (callable(getattr(env, "reset", None)) and callable(getattr(env, "step", None))):
-        hint = (
-            "a class instead of an instance" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
-        )
+        hint = "a class instead of an instance" if isinstance(env, type) else f"{env!r:.80} ({type(env).__name__})"
         raise TypeError(f"env is {hint}, expected an environment: an object with the methods reset and step")
     if isinstance(getattr(env, "num_envs", None), int):
         raise TypeError(
@@ -108,6 +106,8 @@ def as_gymnasium(env: Any) -> Any:
             "use train_agent_batch for vector environments"
         )
     mend_gym(env)
-    from pfrl_like.utils.env_values import EnvAdapter  # this imports gymnasium; for a gymnasium env it is already imported
+    from pfrl_like.utils.env_values import (
+        EnvAdapter,
+    )  # this imports gymnasium; for a gymnasium env it is already imported
 
     return EnvAdapter(env)

@@ -497,9 +497,7 @@ def check_apart(env: Any, eval_env: Any) -> None:
         ValueError: If `eval_env` is `env`, because an evaluation would interrupt the training episode.
     """
     if eval_env is not None and getattr(eval_env, "unwrapped", eval_env) is getattr(env, "unwrapped", env):
-        raise ValueError(
-            "eval_env is env: an evaluation would interrupt training; pass another environment"
-        )
+        raise ValueError("eval_env is env: an evaluation would interrupt training; pass another environment")
 
 
 def _make(env: Any) -> Any:

@@ -42,9 +42,7 @@ def generate_exp_id(prefix: str | None = None, argv: Sequence[str] = sys.argv) -
     """
     head, diff = git("rev-parse", "HEAD"), git("diff", "HEAD")
     if head is None or diff is None:
-        raise RuntimeError(
-            "an experiment id needs git, but the current directory is not in a repository with a commit"
-        )
+        raise RuntimeError("an experiment id needs git, but the current directory is not in a repository with a commit")
     parts = [] if prefix is None else [prefix]
     parts.append(head.decode().strip())
     parts += [f"{zlib.crc32(source):08x}" for source in (diff, json.dumps(list(argv)).encode())]

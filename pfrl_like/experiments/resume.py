@@ -62,9 +62,7 @@ class Configuration:
         Raises:
             ValueError: If the forms differ. The message contains both forms.
         """
-        forms = {
-            name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._facts.get(name)
-        }
+        forms = {name: saved[name] for name in map(_form_of, _SPACES) if saved.get(name) and self._facts.get(name)}
         if reasons := [*self._differences(forms)]:
             raise ValueError(f"the checkpoint belongs to another environment: {'; '.join(reasons)}")
 
@@ -189,9 +187,7 @@ class Checkpoint(NamedTuple):
             clock.episodes = int(self.state["episodes"])
             reasons = run.restore(self.state)
         if clock.done:
-            logger.warning(
-                "nothing is left to train: steps is %d, %s has step %d", clock.steps, self.path, self.t
-            )
+            logger.warning("nothing is left to train: steps is %d, %s has step %d", clock.steps, self.path, self.t)
         for reason in () if clock.done else reasons:
             logger.warning("the run does not resume exactly: %s", reason)
         logger.info("The run resumes from %s", self.path)

@@ -122,9 +122,8 @@ class RunState:
         return source
 
     def _streams(self) -> Streams:
-        drawing = (
-            part for part in (self.source, *self._all) if hasattr(type(part), "draws_from")
-        )  # a mock has every attribute
+        # The type is checked, because a mock has every attribute.
+        drawing = (part for part in (self.source, *self._all) if hasattr(type(part), "draws_from"))
         owners = [owner for part in drawing for owner in part.draws_from]
         others = (part for part in self._all if not hasattr(part, "saved_state"))
         return Streams.of(self.agent, self.env, *owners, *others)
@@ -242,9 +241,7 @@ class OwnAttributes:
         for name, value in state["values"].items():
             setattr(self._owner, name, from_json(value))
         kind = type(self._owner).__name__
-        return [
-            f"{name} of {kind} changed and is not saved: define saved_state and restore_state" for name in state["lost"]
-        ]
+        return [f"{name} of {kind} changed and is not saved: define saved_state on {kind}" for name in state["lost"]]
 
     def _changed(self) -> Iterator[tuple[str, str | None]]:
         """Yield the name of each changed attribute, and its value as text."""

@@ -206,7 +206,9 @@ def measured(
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
     found = [np.asarray(measure(window)) for window in windows]  # one at a time: images need much memory
     if not found:
-        raise ValueError("no transition of the episodes has a recorded next observation, so the score cannot be computed")
+        raise ValueError(
+            "no transition of the episodes has a recorded next observation, so the score cannot be computed"
+        )
     return np.concatenate(found)
 
 

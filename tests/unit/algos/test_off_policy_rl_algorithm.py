@@ -288,7 +288,7 @@ def test_what_an_algorithm_replaces_and_cannot_be_saved_is_told(tmp_path: Path) 
             return super().train_once(itr, paths)
 
     _, how = resumed(tmp_path, 1, 2, kind=Marked)
-    reason = "mark of Marked changed and is not saved: define saved_state and restore_state"
+    reason = "mark of Marked changed and is not saved: define saved_state on Marked"
     assert (how["resume"], how["reasons"]) == ("approximate", [reason])
 
 
