@@ -207,7 +207,7 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: Attributes without a file in PFRL's and older directories, and for each the attribute whose file is loaded instead.
+    #: Attributes that older and PFRL's directories lack (keys), and the attributes whose files are loaded instead (values).
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:

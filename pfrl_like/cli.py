@@ -7,14 +7,7 @@ import tempfile
 from collections.abc import Sequence
 
 from pfrl_like.debug.crash_replay import CRASH, RerunError, check_owner, in_words, read_crash, start_again
-from pfrl_like.debug.trace_diff import (
-    Difference,
-    Found,
-    compare_by_retraining,
-    explanations,
-    first_record,
-    first_tensors,
-)
+from pfrl_like.debug.trace_diff import Difference, Found, compare_reruns, explanations, first_record, first_tensors
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 
 
@@ -41,9 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command.add_argument("b", metavar="B", help="other run directory")
     choice = command.add_mutually_exclusive_group()
     choice.add_argument("--no-rerun", action="store_true", help="do not start the programs again")
-    choice.add_argument(
-        "--rerun", action="store_true", help="always start both programs, to compare random streams, too"
-    )
+    choice.add_argument("--rerun", action="store_true", help="always start both programs, to compare random streams")
     command.set_defaults(function=_compare)
     arguments = parser.parse_args(argv)
     try:
@@ -68,15 +59,13 @@ def _replay(arguments: argparse.Namespace) -> int:
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
     print(
-        f"repeated: {again}\n          {found['in_words']}"
-        if again
-        else "repeated: all numbers of the update are finite"
+        "repeated: " + (f"{again}\n          {found['in_words']}" if again else "all numbers of the update are finite")
     )
     return 0 if again else 1
 
 
-#: Number of steps after the first differing loss in which differing tensors are searched. With gradient clipping, tensors
-#: can be equal although the losses differ.
+#: Number of steps after the first differing loss in which differing tensors are searched. With gradient clipping,
+#: tensors can be equal although the losses differ.
 _SEARCHED_STEPS = 1000
 
 
@@ -99,7 +88,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.rerun or (not arguments.no_rerun and needs_rerun(record, tensors, *interval)):
         with tempfile.TemporaryDirectory() as scratch:
             try:
-                found = compare_by_retraining(outdirs, scratch, *interval, known=record)
+                found = compare_reruns(outdirs, scratch, *interval, known=record)
             except (RerunError, CheckpointError) as error:  # the answer without the rerun is still printed
                 found = Found(f"the rerun failed: {error}")
         print(f"rerun: {found.text}")

@@ -184,10 +184,10 @@ class Progress:
         evaluator: Evaluator whose `max_score` is shown. If None, no score is shown.
         stream: Stream to write to. If None, the standard error stream is used.
         clock: Function that returns the time in seconds.
-        closing_message: Function that returns the last line to print, or an empty string.
+        closing: Function that returns the last line to print, or an empty string.
         waits: Function that returns the reason why no update has been made yet, or an empty string. It is called for
             every line.
-        opening_message: Line that is printed at construction. If it is empty, nothing is printed.
+        opening: Line that is printed at construction. If it is empty, nothing is printed.
     """
 
     def __init__(
@@ -197,16 +197,16 @@ class Progress:
         evaluator: Any = None,
         stream: TextIO | None = None,
         clock: Any = None,
-        closing_message: Callable[[], str] = str,
+        closing: Callable[[], str] = str,
         waits: Callable[[], str] = str,
-        opening_message: str = "",
+        opening: str = "",
     ) -> None:
         self.stream = stream or sys.stderr
-        if opening_message:
-            self.stream.write(f"{opening_message}\n")
+        if opening:
+            self.stream.write(f"{opening}\n")
         self.now = clock or time.monotonic
         self.steps, self.first, self.evaluator = steps, step_offset, evaluator
-        self.closing_message, self.waits = closing_message, waits
+        self.closing, self.waits = closing, waits
         self.is_terminal = self.stream.isatty()
         encoding = getattr(self.stream, "encoding", None) or "utf-8"
         can_draw = "█░".encode(encoding, "ignore").decode(encoding) == "█░"
@@ -245,7 +245,7 @@ class Progress:
         reason = f": {clock.reason}" if clock.reason else ""
         newline = "\n" if self.is_terminal else ""
         self.stream.write(f"{newline}{ending} at step {clock.t:,}{reason}\n")
-        if words := self.closing_message():
+        if words := self.closing():
             self.stream.write(f"{words}\n")
         self.stream.flush()
 

@@ -247,9 +247,7 @@ def warn_of_no_evaluation(
     """Warn if the arguments request an evaluation, but no evaluation will take place."""
     interval = getattr(evaluator, "eval_interval", None)
     if evaluator is None and successful_score is not None:
-        logger.warning(
-            "successful_score is %s, but there is no evaluator, so successful_score has no effect", successful_score
-        )
+        logger.warning("successful_score is %s, but there is no evaluator: it has no effect", successful_score)
     if isinstance(interval, numbers.Integral) and steps > step_offset and steps // interval == step_offset // interval:
         logger.warning(
             "no multiple of eval_interval=%d lies between step %d and step %d: there will be no evaluation",

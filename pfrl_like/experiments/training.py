@@ -236,9 +236,7 @@ def train(
         if steps is not None and wants_progress(progress):
             begins = "" if resumed_from is None else f"resuming from step {step_offset:,} of {outdir}"
             last, waits = updates.warning, updates.waits
-            callbacks.append(
-                Progress(steps, step_offset, evaluator, closing_message=last, waits=waits, opening_message=begins)
-            )
+            callbacks.append(Progress(steps, step_offset, evaluator, closing=last, waits=waits, opening=begins))
         if evaluator is not None:
             evaluation = Evaluation(evaluator, agent, successful_score, eval_during_episode)
             callbacks.append(evaluation)

@@ -206,9 +206,7 @@ def measured(
     windows = minibatches(episodes, window_size, getattr(model, "n_frames", 1), **options)
     found = [np.asarray(measure(window)) for window in windows]  # one at a time: images need much memory
     if not found:
-        raise ValueError(
-            "no transition of the episodes has a recorded next observation, so the score cannot be computed"
-        )
+        raise ValueError("no transition of the episodes has a recorded next observation")
     return np.concatenate(found)
 
 
