@@ -207,7 +207,7 @@ class AttributeSavingMixin(ABC):
     def saved_attributes(self) -> tuple[str, ...]:
         """Names of the attributes to save."""
 
-    #: Attributes that older and PFRL's directories lack (keys), and the attributes whose files are loaded instead (values).
+    #: Keys: attributes that older and PFRL's directories lack. Values: attributes whose files are loaded instead.
     saved_instead: Mapping[str, str] = types.MappingProxyType({})
 
     def saved_state(self) -> dict[str, Any]:

@@ -58,9 +58,7 @@ def _replay(arguments: argparse.Namespace) -> int:
         check_owner(os.path.join(directory, CRASH), record, "if you trust it, pass the program after --")
     found = start_again(record, os.path.dirname(directory), crash=directory, command=arguments.program)
     again = found["error_again"]
-    print(
-        "repeated: " + (f"{again}\n          {found['in_words']}" if again else "all numbers of the update are finite")
-    )
+    print(f"repeated: {again}\n          {found['in_words']}" if again else "repeated: the update is finite")
     return 0 if again else 1
 
 

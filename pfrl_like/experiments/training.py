@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from pfrl_like.debug.crash_replay import checkpoint, is_passed_over, record_crash
+from pfrl_like.debug.crash_replay import checkpoint, is_skipped, record_crash
 from pfrl_like.debug.trace import Trace
 from pfrl_like.errors import CheckpointError, PfrlLikeError
 from pfrl_like.experiments.callbacks import Evaluation, Progress, StepHooks, statistics_of, wants_progress
@@ -203,7 +203,7 @@ def train(
     Returns:
         A list with one dict for each evaluation: the agent's statistics and "eval_score".
     """
-    if is_passed_over(agent, outdir):
+    if is_skipped(agent, outdir):
         return []
     outdir = check_directory(outdir)
     clock = Clock(steps, step_offset)

@@ -261,8 +261,8 @@ def fitted() -> DynamicsModel:
 @pytest.mark.parametrize(
     ("before", "now", "reason"),
     [
-        ({}, {"dataset": data(n=20)}, "the dataset is another one: {'episodes': 2, 'steps': 20"),
-        ({"dataset": of_selection()}, {"dataset": Selection(data().episodes[:-1])}, "the dataset is another one"),
+        ({}, {"dataset": data(n=20)}, "the dataset differs: {'episodes': 2, 'steps': 20"),
+        ({"dataset": of_selection()}, {"dataset": Selection(data().episodes[:-1])}, "the dataset differs"),
         ({}, {"model": fitted()}, "model of the rollouts was "),
         ({}, {"lam": 1.0}, "lam of the rollouts was 0.0 and is 1.0"),
         ({}, {"kept": 3}, "dataset.imagined.capacity was 30 and is 45"),

@@ -253,8 +253,8 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, cap
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
-    assert "so that the run begins anew; what it had left is now in" in caplog.text
-    assert "give resume=True" not in caplog.text
+    assert "the run starts at step 0; the files of the earlier run are now in" in caplog.text
+    assert "pass resume=True" not in caplog.text
 
 
 def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(tmp_path, caplog):

@@ -186,7 +186,7 @@ class Telling(Drawing):
         return ["the mark is another one"] * (state["mark"] != self.mark)
 
 
-OTHER_DATA = "the dataset is another one"
+OTHER_DATA = "the dataset differs"
 NO_JSON = "the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is set"
 
 
