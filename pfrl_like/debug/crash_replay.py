@@ -108,8 +108,7 @@ def read_crash(directory: str | os.PathLike[str]) -> dict[str, Any]:
     if not os.path.lexists(os.path.join(directory, CRASH)):
         records = ", ".join(sorted(glob.glob("crash-*", root_dir=directory))) or "none"
         raise CheckpointError(
-            directory,
-            f"contains no {CRASH}, expected the directory crash-<t> of a run; records in this directory: {records}",
+            directory, f"contains no {CRASH}, expected the directory crash-<t> of a run; records in it: {records}"
         )
     return read_json(os.path.join(directory, CRASH), _LARGEST)
 

@@ -219,7 +219,7 @@ class Progress:
         LISTENERS.add(self)
 
     def __call__(self, clock: Clock) -> None:
-        """Show the progress, but not more often than `interval` seconds allow. `close` shows the last state."""
+        """Show the progress, at most once in `interval` seconds. `close` shows the last state."""
         self._last = clock
         if clock.ended:
             self.returns.extend(episode.total_reward for episode in clock.ended)

@@ -53,7 +53,7 @@ class SerialSource:
         self.total_reward, self.length = 0.0, 0
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
-        """Make one step. It starts a new episode if none is running. The last training step also ends the episode."""
+        """Make one step. If no episode is running, a new episode starts. The last training step ends the episode."""
         if not self.running:
             self._begin()
         agent = self.agent
@@ -217,7 +217,9 @@ class VectorSource:
         }  # fmt: skip
 
     def restore_state(self, state: Mapping[str, Any]) -> Sequence[str]:
-        """Resume the episodes that `saved_state` returned. If one cannot be resumed, all restart.
+        """Resume the episodes that `saved_state` returned.
+
+        If one of the episodes cannot be resumed, all environments start new episodes.
 
         Returns:
             Reasons why the episodes cannot be resumed. The list is empty if the episodes resume.

@@ -20,12 +20,11 @@ from pfrl_like.utils.random import check_rng
 
 _LOGGER = logging.getLogger(__name__)
 
-_OF_ESTIMATOR = "; the agent of an estimator is its `impl`, which `fit` trains"
+_OF_ESTIMATOR = "; pass the attribute `impl` of the estimator, which is its agent"
 _OF_UPDATES = (
-    "; agents that learn from datasets are those with a replay buffer, such as DQN and SoftActorCritic, and those of "
-    "pfrl_like.agents.offline"
+    "; use an agent with a replay buffer, such as DQN or SoftActorCritic, or an agent of pfrl_like.agents.offline"
 )
-_OF_EPISODES = "; MDPDataset.from_episodes makes a dataset of a list of episodes"
+_OF_EPISODES = "; MDPDataset.from_episodes converts a list of episodes into a dataset"
 
 
 def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> None:
@@ -36,7 +35,7 @@ def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> No
     except TypeError as error:
         names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
         raise TypeError(
-            f"{sample} of {type(dataset).__name__}: {error}; it takes {names}. train_agent_offline itself takes {own}"
+            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. train_agent_offline itself accepts {own}"
         ) from error
 
 
@@ -82,7 +81,7 @@ class DatasetSource:
         if self.of_sequences and hasattr(self.dataset, "n_episodes"):
             what, held = "episodes", self.dataset.n_episodes
         if held is not None and held < self.minibatch_size:
-            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset holds {held} {what}")
+            raise ValueError(f"minibatch_size: got {self.minibatch_size}, but the dataset has {held} {what}")
 
     def tick(self, clock: Clock) -> Sequence[Episode]:
         """Make one update."""

@@ -108,8 +108,8 @@ def _return_of_episode(env: Any, algo: Any, epsilon: float, render: bool) -> flo
 
 
 def _greedy_action(algo: Any, obs: Any, mask: Any) -> Any:
-    told = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
-    action = algo.predict(np.asarray(obs)[None], **told)[0]
+    keywords = required_keyword(algo.predict, None if mask is None else np.asarray(mask)[None])
+    action = algo.predict(np.asarray(obs)[None], **keywords)[0]
     return action.item() if np.ndim(action) == 0 else action
 
 
@@ -449,7 +449,7 @@ def _predicted(dynamics: Any, batch: Any, **options: Any) -> Any:
 
 
 def _learnt_rewards(algo: Any, rewards: Any) -> Any:
-    """Rewards scaled by the algorithm's `reward_scaler`, if it has one."""
+    """Return the rewards, scaled by the `reward_scaler` of the algorithm if it is not None."""
     scaler = getattr(algo, "reward_scaler", None)
     return rewards if scaler is None else scaler.transform(torch.as_tensor(rewards)).numpy()
 

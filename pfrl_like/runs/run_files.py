@@ -71,7 +71,7 @@ def column_of(outdir: str, table: Table, name: str) -> Curve:
 
 
 def lines_of(path: str) -> tuple[list[str], list[str]]:
-    """Return the complete lines of a table, with line ends, and the incomplete last line, if there is one.
+    """Return the complete lines of a table, and a list with the incomplete last line, which may be empty.
 
     A killed process may leave an incomplete last line. `encoded` converts the lines back to bytes, even if a line is
     not valid UTF-8. Reading stops after a line longer than 1 MiB, because a table has no such line.

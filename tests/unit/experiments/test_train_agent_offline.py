@@ -75,7 +75,7 @@ def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="both or neither"):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", eval_interval=5)
-    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"):
+    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* pass the attribute `impl` of the estimator"):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -229,10 +229,18 @@ def test_a_state_of_something_else_is_refused():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
-        ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself takes agent, dataset, steps, outdir, "),
+        (
+            {"num_step": 3},
+            TypeError,
+            "sample_batch of MDPDataset: .*'num_step'; it accepts n, gamma, device, num_steps",
+        ),
+        (
+            {"n_epochs": 5},
+            TypeError,
+            "'n_epochs'; .*train_agent_offline itself accepts agent, dataset, steps, outdir, ",
+        ),
         ({"rng": 0}, TypeError, "^rng is 0|'rng'"),
-        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
+        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset has [0-9]+ transitions"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is_written(options, error, message, tmp_path):
