@@ -35,7 +35,8 @@ def _check_options(dataset: Any, sample: str, *given: Any, **options: Any) -> No
     except TypeError as error:
         names, own = (", ".join(each.parameters) for each in (signature, inspect.signature(train_agent_offline)))
         raise TypeError(
-            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. train_agent_offline itself accepts {own}"
+            f"{sample} of {type(dataset).__name__}: {error}; it accepts {names}. "
+            f"train_agent_offline itself accepts {own}"
         ) from error
 
 
