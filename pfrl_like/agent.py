@@ -186,7 +186,7 @@ class AsyncAgent(Agent):
     @property
     @abstractmethod
     def process_idx(self) -> int | None:
-        """Index of this process. Process 0 also evaluates and saves the agent. None until the index is set."""
+        """Index of this process. Process 0 also evaluates the agent. None until the index is set."""
 
     @property
     @abstractmethod

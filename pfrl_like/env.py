@@ -106,8 +106,6 @@ def as_gymnasium(env: Any) -> Any:
             "use train_agent_batch for vector environments"
         )
     mend_gym(env)
-    from pfrl_like.utils.env_values import (
-        EnvAdapter,
-    )  # this imports gymnasium; for a gymnasium env it is already imported
+    from pfrl_like.utils.env_values import EnvAdapter  # imports gymnasium; only needed for other environments
 
     return EnvAdapter(env)

@@ -266,7 +266,7 @@ def fitted() -> DynamicsModel:
         ({}, {"model": fitted()}, "model of the rollouts was "),
         ({}, {"lam": 1.0}, "lam of the rollouts was 0.0 and is 1.0"),
         ({}, {"kept": 3}, "dataset.imagined.capacity was 30 and is 45"),
-        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is Untold without saved_state"),
+        ({"dataset": Untold()}, {"dataset": Untold()}, "the dataset is Untold, which has no saved_state"),
         ({"model": Untold()}, {"model": Untold()}, "the model is Untold without state_dict"),
     ],
     ids=["data", "selection", "model", "number", "kept", "unknown data", "unknown model"],

@@ -205,7 +205,7 @@ def choice(first: int, last: int) -> Selection:
         (choice(0, 3), choice(0, 3), (None, None), []),
         (choice(0, 3), choice(3, 6), (None, None), [OTHER_DATA]),
         (choice(0, 3), choice(0, 2), (None, None), [OTHER_DATA]),
-        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing without saved_state"]),
+        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing, which has no saved_state"]),
         (Telling(1), Telling(1), (None, None), []),
         (Telling(1), Telling(2), (None, None), ["the mark is another one"]),
         (Telling({3}), Telling({3}), (None, None), [NO_JSON]),
