@@ -116,8 +116,8 @@ def test_tensors_and_random_streams_are_named_at_the_step_at_which_they_part(tmp
     assert (found["tensors"].same, found["tensors"].t) == (30, 31) and ": model." in found["tensors"].text
     assert (found["random streams"].same, found["random streams"].t) == (12, 13)
     assert found["random streams"].text.endswith("): random stream global.python")
-    assert found["steps"].t == 31 and "in its loss" in found["steps"].text
-    unlike = next(parting for name, parting in found.items() if "from the start" in name)
+    assert found["steps"].t == 31 and "in loss" in found["steps"].text
+    unlike = next(parting for name, parting in found.items() if "initial states" in name)
     assert unlike.t == 0 and "action_space" in unlike.text  # which nobody has seeded
     assert is_unseeded(unlike) and not is_unseeded(found["random streams"])
 
