@@ -61,11 +61,16 @@ SENTENCES = {
         "`replay_start_size` ({replay_start_size:,}) and `target_update_interval` ({target_update_interval:,})",
         "in {below} of all {score_rows} a seed is below the bar or failed",
     ],
+    "docs/guide/agents.md": [
+        "After {plain[2]} steps the mean score of {plain[3]} seeds is {plain[4]}, the lowest {plain[5]};",
+    ],
     "docs/guide/export.md": [
         "for {export_inputs:,} observations",
     ],
     "docs/guide/off-policy-evaluation.md": [
         "for {ope_steps:,} updates",
+        "`target_update_interval` ({fqe_interval}) updates",
+        "`n_steps` / {fqe_interval} steps",
         "fewer than {few_episodes:.0f} effective episodes",
     ],
     "docs/guide/processes.md": [
@@ -187,6 +192,7 @@ def of_code() -> dict[str, Any]:
     return {
         **{name: default(agents.DQN, name) for name in ("replay_start_size", "target_update_interval")},
         "ope_steps": default(ope.evaluate_offline, "n_steps"),
+        "fqe_interval": default(ope.FQEConfig, "target_update_interval"),
         "step_timeout": default(envs.MultiprocessVectorEnv, "step_timeout"),
         "export_inputs": N_INPUTS, "few_episodes": FEW_EPISODES, "shortest_secret": secrets._SHORTEST,
         "check_interval": CHECK_INTERVAL,
@@ -219,7 +225,10 @@ def of_scores(rows: list[str]) -> dict[str, Any]:
     lines = [line for line in lines_of("scores") if (line["task"], line["agent"]) == ("hopper", "TD3")]
     hopper = [line["score"] for line in lines if line["settings"] != scores.fingerprint("hopper", "TD3")]
     below = ["failed" in seeds or int(reached.split()[0]) < int(seeds.split()[0]) for *_, seeds, _, _, reached in cells]
-    return {"below": sum(below), "score_rows": len(rows), "hopper_n": len(hopper), "hopper": ends(hopper)}
+    return {
+        "below": sum(below), "score_rows": len(rows), "hopper_n": len(hopper), "hopper": ends(hopper),
+        "plain": next(row for row in cells if row[:2] == ["| cartpole", "DQN"]),
+    }  # fmt: skip
 
 
 def of_offline_scores(rows: list[str]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ class Agent(ABC):
         """Load a directory written by `save`.
 
         Raises:
-            CheckpointError: If the directory contains no complete save of an agent of this class. The agent does not
+            CheckpointError: If the directory contains no complete save that matches this agent. The agent does not
                 change.
         """
 
@@ -241,7 +241,9 @@ class AttributeSavingMixin(ABC):
         """Load a directory written by `save` or by PFRL. Tensors are moved to the devices of the attributes.
 
         Raises:
-            CheckpointError: If the directory contains no complete save, or the save of another agent. Nothing changes.
+            CheckpointError: If the directory contains no complete save, or a save whose parts have other names or
+                shapes than the parts of this agent. Nothing changes. Classes are not compared: a save of a DQN can be
+                loaded into a DoubleDQN.
         """
         load_attributes(self, dirname)
 

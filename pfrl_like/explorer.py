@@ -102,8 +102,15 @@ def _one_by_one(explorer: Any, t: int, greedy_actions: Any, action_value: Any, a
     def choose(i: int) -> Any:
         if active is not None and not active[i]:
             return greedy_actions[i]
-        return explorer.select_action(
+        action = explorer.select_action(
             t, lambda: greedy_actions[i], action_value=None if action_value is None else action_value[i : i + 1]
         )
+        if mask is not None and np.ndim(action) == 0 and mask[i].any() and not mask[i][int(action)]:
+            raise ValueError(
+                f"{type(explorer).__name__}.select_action chose {action}, which the action mask forbids: expected one "
+                f"that action_value.action_mask allows, {mask[i].nonzero().flatten().tolist()}"
+            )
+        return action
 
+    mask = getattr(action_value, "action_mask", None)
     return np.asarray([choose(i) for i in range(len(greedy_actions))])

@@ -201,8 +201,8 @@ class DatasetSources:
 
         As in `from_arrays`, the outcome of the last action of an episode that was cut off is known only from
         `next_observations`. Without them that row serves as the last observation, so that T rows hold T - 1 steps.
-        Frames of `to_dataframe` give a dataset with the same `reward_convention`, other frames one that uses
-        "next_row".
+        `reward_convention` says how rewards are read. The attributes of the dataset are shown as in the dataset that a
+        frame of `to_dataframe` comes from, and in the convention "next_row" for other frames.
 
         Args:
             frame: The frame.

@@ -34,6 +34,8 @@ class StepHooks:
 class EpisodeLog:
     """Logs every finished episode to the loggers of metrics and, in serial runs, to the logging module.
 
+    An episode that the end of training cut off goes to the logging module alone, since its return is not comparable.
+
     Args:
         agent: Agent whose statistics are logged.
         loggers: Loggers of the metrics.
@@ -49,7 +51,7 @@ class EpisodeLog:
     def __call__(self, clock: Clock) -> None:
         for number, each in enumerate(clock.ended, clock.episodes - len(clock.ended)):
             metrics = {"episode": number, "return": each.total_reward, "length": each.length}
-            for logger in self.loggers:
+            for logger in self.loggers if each.whole else ():
                 logger.log(clock.t, metrics)
             if self.logger is not None and self.logger.isEnabledFor(logging.INFO):
                 self.logger.info("outdir:%s step:%s episode:%s R:%s", self.outdir, clock.t, number, each.total_reward)

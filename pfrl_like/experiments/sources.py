@@ -82,7 +82,7 @@ class SerialSource:
         if not ended and not last:
             return ()
         self.running = False
-        return (Episode(self.total_reward, self.length),)
+        return (Episode(self.total_reward, self.length, ended),)
 
     def record(self) -> None:
         """Start recording episodes, so that `saved_state` can be called."""

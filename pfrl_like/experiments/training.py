@@ -90,8 +90,10 @@ def saved_on_error(
                 logger.error("outdir:%s step:%s while ending because of the error above: %s", outdir, clock.t, failure)
             except Exception:
                 logger.exception("outdir:%s step:%s while ending because of the error above", outdir, clock.t)
-        if isinstance(error, CheckpointError):
+        if isinstance(error, CheckpointError | KeyboardInterrupt):
             error.add_note(f"in {outdir}, {checkpoints.newest}")
+        if isinstance(error, KeyboardInterrupt) and checkpoints.state is not None:
+            error.add_note("start the program again, with resume=True: the run continues from its newest checkpoint")
         raise
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pfrl_like.batch import map_nested
 from pfrl_like.columns import Indices
 from pfrl_like.dataset.selection import Selection
 from pfrl_like.dataset.table import Table
@@ -177,6 +178,8 @@ def finite_column(name: str, values: Any, size: int, may_be_impossible: bool = F
 class Observations:
     """Observations of steps; slices are gathered on access, since all observations may be larger than memory.
 
+    Observations of float64 become float32, as in training.
+
     Args:
         table: Table that contains the observations.
         rows: Rows of the steps in the table, [n].
@@ -195,7 +198,7 @@ class Observations:
         return type(self)(self._table, self._rows, getattr(algo, "n_frames", self._n_frames), self._following)
 
     def __getitem__(self, part: slice) -> Any:
-        return observed(self._table, self._rows[part], self._n_frames, following=self._following)
+        return map_nested(single, observed(self._table, self._rows[part], self._n_frames, following=self._following))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -233,9 +236,14 @@ class Rows:
         )  # fmt: skip
 
 
+def single(column: Column) -> Column:
+    """A column with float32 in the place of float64."""
+    return column.astype(np.float32) if column.dtype == np.float64 else column
+
+
 def first_of(selection: Selection, n_frames: int) -> Any:
     """The first observation of a selection, with `n_frames` images stacked, for a dry run of a policy."""
-    return observed(selection.dataset.table, selection.rows[:1], n_frames)[0]
+    return Observations(selection.dataset.table, selection.rows, n_frames)[:1][0]
 
 
 def in_parts(function: Callable[..., Column], *columns: Any) -> Column:

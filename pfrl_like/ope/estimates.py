@@ -17,6 +17,8 @@ Statistic = Callable[[Array], tuple[Array, Array]]
 KINDS = ("percentile", "bca", "studentized")
 #: Effective number of episodes below which an estimate by importance weights is warned of.
 FEW_EPISODES = 30.0
+#: Logarithm of weights that are too large for a float once they are multiplied by returns.
+_TOO_LARGE = 700.0
 #: Number of parts of a right angle in the computation of quantiles of Student's t.
 _ANGLES = 20_000
 #: Largest number of floats held in memory at once.
@@ -212,12 +214,18 @@ class Estimate:
 def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     """The reason not to trust importance weights ("" if there is none), and the effective number of episodes."""
     found, expected = episodes.effective_sample_size, episodes.lognormal_sample_size
-    left = min(found, expected)
-    if left >= FEW_EPISODES:
+    left, largest = min(found, expected), float(episodes.log_weight.max())
+    if left >= FEW_EPISODES and largest < _TOO_LARGE:
         return "", left
-    worth = f"the weights leave {f'{left:.3g}' if left == 0 or left >= 0.01 else 'less than 0.01'} of"
-    worth = f"{worth} {len(episodes)} episodes"
+    few = f"{left:.3g}" if left == 0 or left >= 0.01 else "less than 0.01"
+    worth = f"the weights leave {few} of {len(episodes)} episodes effective"
     if found == 0:
-        return f"{worth}: the evaluated policy never acts as any of them did to its end", left
-    why = f", as widely as they spread ({found:.3g} by those that happened to come)" if expected < found else ""
-    return f"{worth}{why}: the policies are too far apart for so few, or too many steps long", left
+        return f"{worth}: in each of them the evaluated policy would have acted otherwise at some step", left
+    if expected < found:
+        worth += f", judged by the spread of the weights ({found:.3g} by the weights alone)"
+    if largest >= _TOO_LARGE:
+        worth += (
+            f"; weights up to exp({largest:.0f}) are too large for a float, so that unweighted estimates may be NaN"
+        )
+    way_out = "record more or shorter episodes, or evaluate a policy that is closer to the one that acted"
+    return f"{worth}; an estimate needs at least {FEW_EPISODES:.0f}: {way_out}", left

@@ -172,6 +172,9 @@ def estimated(
         settings: Settings of intervals; None for a `Bootstrap` with its defaults.
         log_scale: Logarithm of the number by which the values were divided.
         weighted: Whether the estimate has importance weights.
+
+    Returns:
+        The estimate; its value, interval and standard error are NaN if the value is too large for a float.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
@@ -179,19 +182,20 @@ def estimated(
         return values[:, 0], influence[:, :, 0]
 
     settings, once = estimates.settings_of(settings), np.ones((1, len(episodes)))
-    values, influence = statistic(once)
-    value, error = float(values[0]), float(estimates.standard_error(once, influence)[0])
-    resamples = estimates.bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
-    bounds = estimates.interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values, influence = statistic(once)
+        value, error = float(values[0]), float(estimates.standard_error(once, influence)[0])
+        resamples = estimates.bootstrap(statistic, len(episodes), settings.n_resamples, numbers.width, settings.rng)
+        bounds = estimates.interval(settings.kind, settings.confidence, value, error, influence[0], resamples)
+        scale = float(np.exp(log_scale))
     size = episodes.effective_sample_size if weighted else float("nan")
     warning, left = estimates.weakness(episodes) if weighted else ("", size)
     if warning:
         warnings.warn(
             estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller()
         )
-    with np.errstate(over="ignore"):
-        scale = float(np.exp(log_scale))
-    value, error, low, high = (0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds))
+    found = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
+    value, error, low, high = found if np.isfinite(found[0]) else [float("nan")] * 4
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
         int(episodes.truncated.sum()), warning,
@@ -322,8 +326,9 @@ def magic(episodes: LoggedEpisodes, gamma: float, interval: Bootstrap | None = N
     """
     weight, value = _weighted_columns(episodes, gamma)
     once = np.ones((1, len(episodes)))
-    found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
-    mixed = float(_mixture(once, found, influence) @ found[0])
+    with np.errstate(over="ignore", invalid="ignore"):
+        found, influence = SelfNormalized(weight, value, _parts(episodes.reward.shape[1]))(once)
+        mixed = float(_mixture(once, found, influence) @ found[0])
     whole = estimated("MAGIC", episodes, SelfNormalized.total(weight, value), interval)
     low, high = whole.interval
     return dataclasses.replace(whole, value=mixed, interval=(min(low, mixed), max(high, mixed)))

@@ -32,10 +32,12 @@ class Episode(NamedTuple):
     Attributes:
         total_reward: Undiscounted return.
         length: Number of steps.
+        whole: False if the end of training truncated the episode.
     """
 
     total_reward: float
     length: int
+    whole: bool = True
 
 
 class Clock:

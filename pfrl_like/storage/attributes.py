@@ -177,7 +177,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
     A directory of PFRL holds only networks and optimisers, so counters stay as they are.
 
     Raises:
-        CheckpointError: If the directory holds no complete save or one of another agent; `owner` is unchanged.
+        CheckpointError: If the directory holds no complete save, or one whose parts have other names or shapes than
+            those of `owner`, which is unchanged. Classes are not compared.
     """
     directory = os.fspath(dirname)
     parts = _Parts(owner, directory)
@@ -191,8 +192,8 @@ def load_attributes(owner: Owner, dirname: str | os.PathLike[str]) -> None:
             if error.path != directory or not copies or not has_copies:
                 raise
             way_out = (
-                f"without {MANIFEST} and {PREVIOUS}, its files under PFRL's names are loaded, unverified and without "
-                "counters such as t: remove these two"
+                f"To load its files under PFRL's names all the same, unverified and without counters such as t, remove "
+                f"{MANIFEST} and {PREVIOUS}"
             )
             raise CheckpointError(directory, f"{error.reason}. {way_out}") from error
         extra = [key for key in snapshot.keys if key.removesuffix(".pt") not in parts.leaves and key != STATE_TENSORS]

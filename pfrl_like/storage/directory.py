@@ -207,7 +207,7 @@ def load_directory(
     for name in (MANIFEST, PREVIOUS):
         path = os.path.join(directory, name)
         if not os.path.lexists(path):
-            problems.append(f"{name} is missing" + " (it names the save before, if any)" * (name == PREVIOUS))
+            problems.append(f"{name} is missing" + " (it would name the save before the last one)" * (name == PREVIOUS))
             continue
         try:
             snapshot = _verified(directory, path, limits)

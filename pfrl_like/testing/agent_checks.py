@@ -17,11 +17,12 @@ from torch import Tensor, nn
 from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.batch import map_nested
 from pfrl_like.errors import NonFiniteError
+from pfrl_like.learning.acting import has_mask
 from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.testing import play
 from pfrl_like.testing.play import require
 from pfrl_like.testing.stream_checks import check_streams
-from pfrl_like.testing.trial import Trial, check_a_stopped_run_goes_on, state_of
+from pfrl_like.testing.trial import UNSEEDED, Trial, check_a_stopped_run_goes_on, state_of
 from pfrl_like.utils.checks import check_action
 from pfrl_like.utils.random_seed import set_random_seed
 
@@ -49,7 +50,8 @@ def check_agent(make_agent: Callable[..., Any], env: Any = None, *, n_steps: int
 
     Args:
         make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
-            agent has to start learning well before `n_steps` steps.
+            agent has to start learning well before `n_steps` steps. After the same seed of the global random streams it
+            has to make the same agent: seed an action space of its own, or draw from that of `env`, which is seeded.
         env: An environment that the agent can act in; None for a `Chain` cut off after 7 steps, whose observations are
             one-hot, float32 [5], and whose actions are 0 and 1. It is copied.
         n_steps: Steps of each trial.
@@ -81,7 +83,7 @@ def check_same_seed_same_numbers(trial: Trial) -> None:
     agent = trial.new_agent()
     actions = play.play_one(agent, trial.env, trial.n_steps)
     found = trial.difference((trial.actions, state_of(trial.trained)), (actions, state_of(agent)), "(actions, state)")
-    require(found is None, f"the same seed gave two different agents: {found}")
+    require(found is None, f"the same seed gave two different agents: {found}; {UNSEEDED}")
 
 
 def check_actions_lie_in_the_space(trial: Trial) -> None:
@@ -300,10 +302,18 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
 
 
 def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
-    """An action mask is respected in evaluation; explorers of PFRL's form do not know masks."""
+    """An action mask is respected in evaluation, and in training by the explorer if the environment gives masks."""
     n_actions = getattr(trial.env.action_space, "n", 0)
     if n_actions < 2 or "action_mask" not in inspect.signature(trial.trained.act).parameters:
         return
+    explores, start = trial.new_agent(), play.Episodes(trial.env, trial.seed)
+    for turn in range(200 if start.mask is not None or has_mask([start.obs]) else 0):
+        allowed = turn % n_actions
+        came = int(explores.act(start.obs, action_mask=np.arange(n_actions) == allowed))
+        sentence = (
+            f"in training the agent chose action {came}, though its mask allows {allowed} alone: an explorer has "
+        )
+        require(came == allowed, f"{sentence}to draw among the actions that action_value.action_mask allows")
     agent = trial.trained_again()
     with agent.eval_mode(), isolated_rng(trial.env):
         for action in range(n_actions):

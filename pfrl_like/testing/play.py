@@ -268,6 +268,9 @@ def check_env(env: Any, *, n_steps: int = 200, seed: int = 0) -> None:
     seed and actions have to lead to the same numbers. An environment may return the same array every time, changed in
     place: the runners copy observations.
 
+    An action mask, `info["action_mask"]` or the key "action_mask" of an observation, has to hold a 0 or 1 (False or
+    True) for each action, and to allow at least one, except at a terminal state. Only allowed actions are taken.
+
     Args:
         env: The environment; no episode of it may be in use.
         n_steps: Steps of a trial.
@@ -303,7 +306,7 @@ def _draw_actions(space: Any, n: int, seed: int) -> list[Any]:
 def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
     """All results of the environment, checked."""
     trace: list[Any] = []
-    must_reset = True
+    must_reset, mask = True, None
     for action in actions:
         if must_reset:
             # Only the first reset gets the seed: the others continue its stream.
@@ -312,8 +315,9 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
             require(isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict), sentence)
             obs = result[0]
             _check_obs(env, obs, "reset")
-            trace.append([copy.deepcopy(obs)])
-        result = env.step(action)
+            mask = _checked_mask(env.action_space, obs, result[1], "reset")
+            trace.append([copy.deepcopy(obs), mask])
+        result = env.step(_allowed(env.action_space, action, mask))
         require(isinstance(result, tuple) and len(result) == 5, f"step returned {result!r}, expected five values")
         obs, reward, terminated, truncated, info = result
         _check_obs(env, obs, "step")
@@ -324,8 +328,41 @@ def _trace(env: Any, actions: list[Any], seed: int | None) -> list[Any]:
             require(isinstance(flag, bool | np.bool_), f"{name} is {flag!r} ({type(flag).__name__}), expected a bool")
         require(isinstance(info, dict), f"info is {type(info).__name__}, expected a dict")
         must_reset = bool(terminated or truncated or info.get("needs_reset", False))
-        trace.append([copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated)])
+        mask = _checked_mask(env.action_space, obs, info, "step", bool(terminated))
+        trace.append([copy.deepcopy(obs), float(reward), bool(terminated), bool(truncated), mask])
     return trace
+
+
+def _choices(space: Any) -> list[int]:
+    """The number of actions, or of each choice of a MultiDiscrete space; empty for spaces without masks."""
+    if isinstance(space, spaces.MultiDiscrete):
+        return [int(n) for n in space.nvec.flatten()]
+    return [int(space.n)] if isinstance(space, spaces.Discrete) else []
+
+
+def _checked_mask(space: Any, obs: Any, info: Any, source: str, terminated: bool = False) -> Any:
+    """A copy of the action mask of a reset or step, checked; None without a mask."""
+    mask, sizes = info.get(ACTION_MASK, obs.get(ACTION_MASK) if isinstance(obs, dict) else None), _choices(space)
+    if mask is None or not sizes:
+        return None
+    given = f"the action_mask of {source} is {mask!r}"
+    fits = np.shape(mask) == (sum(sizes),) and np.isin(mask, (0, 1)).all()
+    require(fits, f"{given}, expected {sum(sizes)} numbers, each 0 or 1: one for each action")
+    mask = np.array(mask, np.bool_)
+    some = all(choice.any() for choice in np.split(mask, np.cumsum(sizes)[:-1]))
+    require(some or terminated, f"{given}, which allows no action: expected at least one, except at a terminal state")
+    return mask
+
+
+def _allowed(space: Any, action: Any, mask: Any) -> Any:
+    """The drawn action, or the next one that the mask allows."""
+    if mask is None:
+        return action
+    first, last = np.ravel(space.start), np.cumsum(_choices(space))
+    drawn = np.ravel(action) - first
+    for i, allowed in enumerate(np.split(mask, last[:-1])):
+        drawn[i] = next(j % len(allowed) for j in range(drawn[i], drawn[i] + len(allowed)) if allowed[j % len(allowed)])
+    return (drawn + first).reshape(np.shape(action)).astype(space.dtype)[()]
 
 
 def _check_obs(env: Any, obs: Any, source: str) -> None:

@@ -31,7 +31,8 @@ class Trial:
 
     Args:
         make_agent: Makes an agent with its own parts. It has to pass keyword arguments to the constructor, and the
-            agent has to start learning well before `n_steps` steps.
+            agent has to start learning well before `n_steps` steps. After the same seed of the global random streams it
+            has to make the same agent: seed an action space of its own, or draw from that of `env`, which is seeded.
         env: An environment that the agent can act in.
         n_steps: Steps of a training run.
         seed: Seed of the trial.
@@ -142,6 +143,11 @@ def state_of(agent: Any) -> dict[str, Any]:
 
 
 N_ENVS = 2
+#: What to look for if two runs with the same seed differ.
+UNSEEDED = (
+    "does make_agent, or a part that it makes, draw random numbers that set_random_seed does not set? "
+    "An action space needs a seed of its own"
+)
 
 
 class Stopped(Exception):
@@ -199,10 +205,17 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
             _run(trial, Path(folder, "stopped"), 0, hooks=[stop])
         came = _run(trial, Path(folder, "stopped"), 1, resume=True)
         told = json.loads(Path(folder, "stopped", "run.json").read_text())["resumed"]
+        found = trial.difference(whole, came, "what is left")
+        again = (
+            None if found is None else trial.difference(whole, _run(trial, Path(folder, "again"), 0), "what is left")
+        )
     if trial.on_cpu:
         require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
-    found = trial.difference(whole, came, "what is left")
-    require(found is None, f"a run that was stopped and went on from its checkpoint has left something else: {found}")
+    require(
+        again is None,
+        f"two runs with the same seed, none of them stopped, have left different things: {again}; {UNSEEDED}",
+    )
+    require(found is None, f"a run that was stopped and resumed from its checkpoint has left something else: {found}")
 
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from agent_parts import make_agent, make_q_function
 from gymnasium import spaces
+from masked_parts import OneAllowed
 
 from pfrl_like.env import as_gymnasium
 from pfrl_like.envs.abc import ABC
@@ -104,6 +105,9 @@ def stepping(**changes: Any) -> Any:
         (stepping(truncated=None), "truncated is None"),
         (stepping(info=None), "info is NoneType, expected a dict"),
         (broken(reset=lambda self, **_: np.zeros(5, dtype=np.float32)), "reset returned ndarray, expected"),
+        (stepping(info={"action_mask": [False, False]}), "step is .*, which allows no action: expected at least one"),
+        (stepping(info={"action_mask": [True] * 3}), "the action_mask of step is .*, expected 2 numbers, each 0 or 1"),
+        (stepping(info={"action_mask": [0.5, 2]}), "the action_mask of step is .*, expected 2 numbers, each 0 or 1"),
         (broken(action_space=None), "the environment has no action_space"),
     ],
 )
@@ -133,6 +137,28 @@ def test_environment_may_change_its_observations_in_place(tmp_path: Any) -> None
     batch = agent.replay_buffer.sample_batch(60)
     before, after = batch.obs["state"].argmax(1), batch.next_obs["state"].argmax(1)
     assert torch.equal(after - before, batch.action)
+
+
+class Strict(Chain):
+    """Takes one pair of actions alone; at the end none."""
+
+    def __init__(self) -> None:
+        super().__init__(size=30)
+        self.action_space: Any = spaces.MultiDiscrete([2, 3])
+
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0], {"action_mask": [0, 1, *(np.arange(3) == self._state % 3)]}
+
+    def step(self, action: Any) -> Any:
+        assert action.tolist() == [1, self._state % 3]
+        obs, reward, terminated, truncated, _ = super().step(1)
+        mask = [0, 1, *(np.arange(3) == self._state % 3)]
+        return obs, reward, terminated, truncated, {"action_mask": np.array(mask) * (not terminated)}
+
+
+@pytest.mark.parametrize("env", [OneAllowed(), Strict()], ids=["Discrete", "MultiDiscrete"])
+def test_only_allowed_actions_are_taken(env: Any) -> None:
+    check_env(env)
 
 
 def test_numbers_that_do_not_follow_the_seed_are_found() -> None:

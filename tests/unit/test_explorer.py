@@ -34,6 +34,15 @@ def test_select_action_alone_serves_a_batch() -> None:
     assert select_actions(no_base, 0, np.array([1, 5, 7])).tolist() == [5, 5, 5]
 
 
+def test_a_forbidden_action_of_select_action_is_refused() -> None:
+    value = VALUE.masked(torch.tensor([[True, False], [False, True], [False, False]]))
+    assert select_actions(OneUp(), 0, np.array([-1, 0, 0]), value).tolist() == [0, 1, 1]  # nothing allowed: all is
+    with pytest.raises(
+        ValueError, match=r"OneUp.select_action chose 1, which the action mask forbids: .*allows, \[0\]"
+    ):
+        select_actions(OneUp(), 0, np.array([0, 0, 0]), value)
+
+
 def test_own_select_action_counts_in_a_batch_though_a_base_has_a_batched_one() -> None:
     own = type("Own", (ConstantEpsilonGreedy,), {"select_action": five})
     mixed = type("Mixed", (type("Mixin", (), {"select_action": five}), ConstantEpsilonGreedy), {})

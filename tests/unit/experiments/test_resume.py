@@ -173,8 +173,11 @@ def test_a_finished_run_may_be_made_longer(run, tmp_path, capsys):
 def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path):
     wanted = left(tmp_path / "whole", serial(tmp_path / "whole"))
     broken = tmp_path / "broken"
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         serial(broken, step_hooks=[lambda env, agent, t: t == 63 and signal.raise_signal(signum)])
+    if error is KeyboardInterrupt:  # its traceback ends in the way out
+        last = "start the program again, with resume=True: the run continues from its newest checkpoint"
+        assert caught.value.__notes__[1:] == [f"in {broken}, the newest that is saved is 63_except", last]
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "63_except"
 

@@ -97,12 +97,12 @@ def actor_critic(actions_of_critics: int = 2) -> TD3:
 @pytest.mark.parametrize(
     "make_agent, dataset, message",
     [
-        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* continuous ones; use an agent"),
+        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* are continuous; use an agent"),
         (agent, made_of(4, np.arange(9) % 3), "DQN has 2 discrete actions, but the dataset has action 2"),
-        (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; it came as \(1, 3\)"),
-        (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete ones; use Disc"),
+        (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; obs is \(1, 3\)"),
+        (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete; use Disc"),
         (actor_critic, made_of(4, np.zeros((9, 3))), "TD3 has actions of size 2, but .* of size 3"),
-        (actor_critic, made_of(3, np.zeros((9, 2))), r"obs does not fit policy; it came as \(1, 3\)"),
+        (actor_critic, made_of(3, np.zeros((9, 2))), r"obs does not fit policy; obs is \(1, 3\)"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent, dataset, message, tmp_path):
@@ -115,7 +115,7 @@ def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent,
 def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path, caplog):
     actions = np.linspace(-largest, largest, 40).reshape(20, 2).astype(np.float32)
     train_agent_offline(actor_critic(), made_of(4, actions), 2, tmp_path)
-    text = "actions of the data lie in [-2, 2], but are kept by policy in [-1, 1]"
+    text = "the dataset's actions lie in [-2, 2], but are limited by policy to [-1, 1]"
     assert (text in caplog.text) == told
 
 
@@ -125,7 +125,7 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path):
     learner = small_dqn(gymnasium.make("CartPole-v1"), q_function=q_function, **options)
     images = np.zeros((9, 1, 3, 3), np.uint8)
     dataset = MDPDataset.from_arrays(images, np.zeros(9, int), np.zeros(9), np.zeros(9))
-    with pytest.raises(ValueError, match=r"obs does not fit q_function; it came as \(1, 1, 3, 3\)"):
+    with pytest.raises(ValueError, match=r"obs does not fit q_function; obs is \(1, 1, 3, 3\)"):
         train_agent_offline(learner, dataset, 2, tmp_path / "single")
     trained, _ = train_agent_offline(learner, dataset, 2, tmp_path / "stacked", n_frames=2)
     assert dict(trained.get_statistics())["n_updates"] == 2
@@ -133,7 +133,7 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path):
 
 def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path):
     came = r"observations \(2, 4\) of float32 and actions \(2, 2\) of float32"
-    with pytest.raises(ValueError, match=f"q_func1 cannot be learnt from; {came} gave: .*shapes"):
+    with pytest.raises(ValueError, match=f"q_func1 failed on {came}: .*shapes"):
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 

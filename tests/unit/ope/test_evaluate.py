@@ -77,6 +77,17 @@ def test_every_estimate_of_a_random_policy_holds_the_truth(behavior: Any) -> Non
     assert np.isnan(found["fqe"].effective_sample_size) and found["is"].effective_sample_size > 100
 
 
+def test_observations_of_float64_are_evaluated_as_they_are_learnt_from() -> None:
+    single, columns = recorded(), recorded().to_arrays()
+    columns["observations"] = columns["observations"].astype(np.float64)
+    columns["next_observations"] = columns["next_observations"].astype(np.float64)
+    double = MDPDataset.from_arrays(**columns)
+    assert double.observations.dtype == np.float64
+    names = ["fqe", "wis"]
+    found, wanted = (evaluated(data=data, behavior=CHANCE, estimators=names) for data in (double, single))
+    assert found["wis"].value == wanted["wis"].value and np.isfinite(found["fqe"].value)
+
+
 def test_recorded_probabilities_take_the_place_of_a_behaviour_policy() -> None:
     told = MDPDataset.from_arrays(**recorded().to_arrays(), log_probs=CHANCE)
     by_data, given = evaluated(data=told, deterministic=False), evaluated(behavior=CHANCE, deterministic=False)

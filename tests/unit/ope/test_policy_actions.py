@@ -47,7 +47,7 @@ MISFITS: dict[str, tuple[Callable[[], Any], bool, type[Exception], str]] = {
     "no policy": (lambda: nn.Linear(OBS, 2), False, TypeError, "algo gives Tensor, expected distributions"),
     "longer actions": (lambda: gaussians(3), False, ValueError, "algo has 3 numbers in an action, but .* 2"),
     "fewer actions": (lambda: categorical(1), True, ValueError, "algo has 1 discrete actions, but .* 2"),
-    "other observations": (lambda: categorical(2, 3), True, ValueError, r"obs does not fit algo; it came as \(1, 5\)"),
+    "other observations": (lambda: categorical(2, 3), True, ValueError, r"obs does not fit algo; obs is \(1, 5\)"),
 }
 
 

@@ -127,17 +127,19 @@ def test_the_error_of_a_damaged_save_says_how_the_copies_in_it_are_loaded(tmp_pa
     other = Learner()
     (tmp_path / "manifest.json").write_text("{")
     with pytest.raises(
-        CheckpointError, match=r"previous.json is missing \(it names the save before, if any\)"
+        CheckpointError, match=r"previous.json is missing \(it would name the save before the last one\)"
     ) as raised:
         other.load(tmp_path)
-    assert str(raised.value).endswith("unverified and without counters such as t: remove these two")
+    assert str(raised.value).endswith(
+        "unverified and without counters such as t, remove manifest.json and previous.json"
+    )
     (tmp_path / "manifest.json").unlink()
     with pytest.warns(UserWarning, match="under PFRL's names"):
         other.load(tmp_path)
     assert all(map(torch.equal, learner.history(), other.history()))
     (tmp_path / "manifest.json").write_text("{")
     (tmp_path / "optimizer.pt").unlink()
-    with pytest.raises(CheckpointError, match=r"if any\)$"):
+    with pytest.raises(CheckpointError, match=r"the last one\)$"):
         other.load(tmp_path)
 
 

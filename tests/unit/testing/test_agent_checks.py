@@ -2,6 +2,7 @@
 
 import functools
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,7 +13,8 @@ from faulty_agents import CutsOffAsTerminal, NeverTerminal, kind_of
 from pfrl_like.agent import Agent, AttributeSavingMixin
 from pfrl_like.agents import DQN
 from pfrl_like.batch import Batch
-from pfrl_like.testing import check_agent
+from pfrl_like.explorer import Explorer
+from pfrl_like.testing import Chain, agent_checks, check_agent
 
 
 def test_an_agent_without_faults_passes_in_silence(caplog: pytest.LogCaptureFixture) -> None:
@@ -212,7 +214,7 @@ class TakesNaN(DQN):
         (TellsText, r"get_statistics gave \('loss', 'small'\), expected a pair of a name and a number"),
         (TellsMoreLater, "get_statistics gave the names"),
         (SavesHalf, r"the loaded agent differs from the saved one: .*is 40 and 0"),
-        (ForgetsItsTurn, "a run that was stopped and went on from its checkpoint has left something else"),
+        (ForgetsItsTurn, "a run that was stopped and resumed from its checkpoint has left something else"),
         (kind_of(CutsOffAsTerminal, DQN), "done=False and reset=True was stored with the discount 0.0, expected 0.9"),
         (kind_of(NeverTerminal, DQN), "done=True and reset=False was stored with the discount 0.8.*, expected 0.0"),
         (NeverBootstraps, "with a discount of 0.9 .* the TD error ignores the next observation"),
@@ -225,6 +227,38 @@ class TakesNaN(DQN):
 def test_a_broken_contract_is_named(kind: type[DQN], sentence: str) -> None:
     with pytest.raises(AssertionError, match=sentence):
         check_agent(functools.partial(make_agent, kind))
+
+
+class Masked(Chain):
+    """A chain in which only one action is allowed at every step."""
+
+    def reset(self, **options: Any) -> Any:
+        return super().reset(**options)[0], {"action_mask": [False, True]}
+
+    def step(self, action: Any) -> Any:
+        return *super().step(action)[:-1], {"action_mask": np.arange(2) == self._steps % 2}
+
+
+class OneInTwenty(Explorer):
+    """Takes a random action of all now and then, whatever the mask; all environments at once, or one."""
+
+    def select_actions(self, t: int, greedy: Any, action_value: Any = None, active: Any = None) -> Any:
+        return np.where(np.random.rand(len(greedy)) < 0.05, np.random.randint(2, size=len(greedy)), greedy)
+
+    def select_action(self, t: int, greedy_action_func: Any, action_value: Any = None) -> Any:
+        return self.select_actions(t, np.array([greedy_action_func()]))[0]
+
+
+def test_an_explorer_that_ignores_masks_is_found_where_there_are_masks() -> None:
+    with pytest.raises(AssertionError, match="in training the agent chose action ., though its mask allows . alone"):
+        check_agent(functools.partial(make_agent, DQN, explorer=OneInTwenty()), Masked(time_limit=7))
+    check_agent(functools.partial(make_agent, DQN), Masked(time_limit=7))
+
+
+def test_an_agent_that_is_made_at_random_is_told_from_one_that_does_not_resume() -> None:
+    only = mock.patch.object(agent_checks, "CHECKS", (agent_checks.check_a_stopped_run_goes_on,))
+    with only, pytest.raises(AssertionError, match="same seed, none of them stopped, .*does make_agent"):
+        check_agent(functools.partial(make_agent, DrawsFromElsewhere))
 
 
 @pytest.mark.slow
