@@ -34,7 +34,8 @@ class StepHooks:
 class EpisodeLog:
     """Logs every finished episode to the loggers of metrics and, in serial runs, to the logging module.
 
-    An episode that the end of training cut off goes to the logging module alone, since its return is not comparable.
+    An episode that the end of training truncated is logged only to the logging module, because its return cannot be
+    compared with other returns.
 
     Args:
         agent: Agent whose statistics are logged.
