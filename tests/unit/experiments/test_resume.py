@@ -177,7 +177,7 @@ def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path)
         serial(broken, step_hooks=[lambda env, agent, t: t == 63 and signal.raise_signal(signum)])
     if error is KeyboardInterrupt:  # its traceback ends in the way out
         last = "start the program again, with resume=True: the run continues from its newest checkpoint"
-        assert caught.value.__notes__[1:] == [f"in {broken}, the newest that is saved is 63_except", last]
+        assert caught.value.__notes__[1:] == [f"in {broken}, the newest complete save is 63_except", last]
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "63_except"
 
