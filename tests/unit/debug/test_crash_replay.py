@@ -146,7 +146,7 @@ def test_parameters_that_are_not_finite_are_named_and_cannot_be_saved(tmp_path: 
         train_agent(agent, Chain(time_limit=7), 30, tmp_path, step_hooks=[spoil])
     record = json.loads((tmp_path / "crash-16" / "crash.json").read_text())
     assert record["parameters"] == ["model.2.bias"] and "model.2.bias" in record["agent_not_saved"]
-    with pytest.raises(CheckpointError, match="has no agent: model"):
+    with pytest.raises(CheckpointError, match="contains no agent: model"):
         replay_crash(make(), tmp_path / "crash-16")
 
 
@@ -243,5 +243,5 @@ def test_of_a_program_that_cannot_be_started_nobody_says_that_it_is(
     (tmp_path / "crash.json").write_text(json.dumps(record))
     assert main(["replay-crash", str(tmp_path)]) == 2
     err = capsys.readouterr().err
-    reason = "the secrets of its command line are not recorded; let the program take them"
+    reason = "the secrets of its command line are not recorded; pass secrets in environment"
     assert f"cannot be started: {reason}" in err and "starting" not in err

@@ -41,7 +41,7 @@ def diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., st
 
 def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, diff: Callable[..., str]) -> None:
     out = diff(0)
-    assert "steps: the same up to step 50" in out and "tensors: the same up to step 50" in out
+    assert "steps: equal up to step 50" in out and "tensors: equal up to step 50" in out
     records = read_records(str(tmp_path / "a"))
     assert records["t"].tolist() == [*range(1, 51)]
     assert all(len(set(records[channel].tolist())) > 10 for channel in CHANNELS)
@@ -50,7 +50,9 @@ def test_runs_that_are_the_same_have_the_same_trace(tmp_path: Path, diff: Callab
 
 @pytest.mark.slow
 def test_another_answer_of_the_environment_is_named(diff: Callable[..., str]) -> None:
-    assert "the first that differs is step 23, in its reward; the environment gave another" in diff(1, reward_at=23)
+    assert "the first difference is at step 23, in reward; the environment returned a different" in diff(
+        1, reward_at=23
+    )
 
 
 def test_other_parameters_are_named(
@@ -61,9 +63,9 @@ def test_other_parameters_are_named(
     run(tmp_path / "b", spoil_at=30)
     assert main(["diff-runs", str(tmp_path / "a"), str(tmp_path / "b"), "--no-rerun"]) == 1
     out = capsys.readouterr().out
-    assert "the first that differs is step 31, in its loss; observations, actions and rewards are the same" in out
-    assert "tensors: at step 40 these differ, those of step 20 not: model." in out
-    assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
+    assert "the first difference is at step 31, in loss; observations, actions and rewards are equal" in out
+    assert "tensors: at step 40 these differ (equal at step 20): model." in out
+    assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are computed in a different order)" in out
 
 
 @pytest.mark.slow
@@ -86,7 +88,7 @@ def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
     with open(tmp_path / RECORDS, "ab") as file, open(tmp_path / TENSORS, "ab") as table:
         file.write(bytes(48))
         table.write(bytes(9) + b"\n")
-    with pytest.raises(CheckpointError, match="is none of a trace"):
+    with pytest.raises(CheckpointError, match="is not a line of a trace"):
         read_tensors(str(tmp_path))
     run(tmp_path, step_offset=50, steps=55)
     records = read_records(str(tmp_path))
@@ -136,7 +138,7 @@ def test_the_checksums_go_on_in_another_process_also_where_the_files_were_lost(t
     second.restore_state(state)
     assert (ticks(second, "second", 2) == whole[3:]).all() and whole["t"].tolist() == [1, 2, 3, 4, 5]
     for wrong in ({}, {"t": 3, "sums": [1, 2]}, {"t": 3, "sums": None}, {"t": -1, "sums": [0] * 4, "records": 0}):
-        with pytest.raises(ValueError, match="no state of a trace"):
+        with pytest.raises(ValueError, match="not the state of a trace"):
             second.restore_state(wrong)
     first.close()
     second.close()

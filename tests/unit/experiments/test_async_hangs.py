@@ -130,7 +130,7 @@ def test_a_process_that_hangs_while_training_goes_on_ends_it(tmp_path, way, own_
     walk = Walk(own_time, 0.1)
     with pytest.raises(
         AsyncTrainingError,
-        match=r"process 1 has made no step for 0.5 s \(step_timeout, which .*\): it was ended by force",
+        match=r"process 1 has made no step for 0.5 s \(step_timeout, which .*\): the process was killed",
     ) as caught:
         run(
             tmp_path, make_a3c(), MakeEnv(tmp_path, None, way, walk=walk), steps=10**8, step_timeout=0.5,

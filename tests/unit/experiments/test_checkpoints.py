@@ -92,7 +92,7 @@ def test_an_agent_alone_takes_no_checkpoint_away(tmp_path):
 def test_nothing_is_saved_again_where_no_step_was_made(tmp_path):
     clock = Clock(None)
     clock.between_ticks = True
-    checkpoints_of(tmp_path, goes_on_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
+    checkpoints_of(tmp_path, resumed_from=SimpleNamespace(t=0, references={})).save_interrupted(clock)
     assert not [*tmp_path.iterdir()]
 
 
@@ -180,7 +180,7 @@ def test_what_is_like_a_buffer_and_is_none_is_told_of():
     parts, view = [ReplayBuffer(3)], ReplayBuffer(3).memory
     agent = SimpleNamespace(memory=Own(), queue=deque(), parts=parts, data=data, view=view)
     _, [reason] = find_buffers(agent)
-    assert reason.startswith("memory is Own, which is no AbstractReplayBuffer") and len(buffers_of(agent)) == 2
+    assert reason.startswith("memory is Own, which is not an AbstractReplayBuffer") and len(buffers_of(agent)) == 2
 
 
 # Which attributes of an object are looked at, as text, to find those that change
@@ -255,7 +255,7 @@ DEEP = json.loads('{"a":' * 11 + "0" + "}" * 11)
         (
             "load_state_dict",
             {"side_effect": ValueError("not mine")},
-            "did not take up its state: ValueError('not mine')",
+            "could not be restored: ValueError('not mine')",
         ),
     ],
 )

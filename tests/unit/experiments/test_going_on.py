@@ -94,7 +94,7 @@ class TestFromACheckpoint:
         told = record(directory)
         parts = [*told.pop("earlier_parts"), told]
         assert [(part["step_offset"], part["t"], part["episodes"], part["outcome"]) for part in parts] == [
-            (0, 40, 10, "broken off"), (20, 48, 12, "finished"), (48, 52, 13, "finished")
+            (0, 40, 10, "interrupted"), (20, 48, 12, "finished"), (48, 52, 13, "finished")
         ]  # fmt: skip
         assert not any("earlier_parts" in part for part in parts)
         assert "from step 20 to 48, started" in (directory / "report.html").read_text()
@@ -112,7 +112,7 @@ class TestFromACheckpoint:
         run(directory, 52, step_offset=30)
         told = warnings_in(caplog)
         assert len(told) == 1
-        assert re.fullmatch(f"what the run had left beyond step 30 is now in {directory}/beyond-30-{AGE}", told[0])
+        assert re.fullmatch(f"everything that belongs to steps after 30 is now in {directory}/beyond-30-{AGE}", told[0])
         caplog.clear()
         run(directory, 60, step_offset=52)
         assert "is now in" not in caplog.text
@@ -193,7 +193,7 @@ def test_of_many_parts_the_first_and_the_newest_are_named_and_how_many_are_not(t
     assert [first["start"], *(part["start"] for part in parts)] == [1, *range(since, 251)]
     assert left_out == since - 2 and 40 < len(parts) < 60
     assert [part for part in parts[1:] if "parts_left_out_before" in part] == []
-    told = f"; {left_out} parts that are not named here; from step 0, started {since}"
+    told = f"; {left_out} earlier parts omitted; from step 0, started {since}"
     assert told in (tmp_path / "report.html").read_text()
 
 
@@ -202,7 +202,7 @@ def test_an_agent_that_has_come_to_another_step_is_set_back_with_a_warning(agent
     agent.t = t
     train_agent(agent, Counting(), 6, tmp_path, step_offset=5)
     assert agent.t == 5
-    assert ("the agent has come to step 50, step_offset is 5" in caplog.text) == told
+    assert ("agent.t is 50 and step_offset is 5" in caplog.text) == told
 
 
 @pytest.mark.slow
@@ -259,8 +259,8 @@ class TestASecondRunInTheSameDirectory:
         told = warnings_in(caplog)
         assert len(told) == 1
         assert re.fullmatch(
-            f"what an earlier run had left is now in {tmp_path}/earlier-{AGE}; to continue that run, give "
-            "resume=True, or the step_offset", told[0],
+            f"the files of an earlier run are now in {tmp_path}/earlier-{AGE}; to continue that run, pass "
+            "resume=True or step_offset", told[0],
         )  # fmt: skip
 
     def test_without_evaluation_it_keeps_the_scores_of_the_first_aside_too(self, tmp_path):
@@ -272,7 +272,7 @@ class TestASecondRunInTheSameDirectory:
     def test_a_run_in_the_directory_of_pfrl_keeps_that_aside(self, tmp_path, caplog):
         (tmp_path / "scores.txt").write_text("steps\tmean\n5\t7.0\n")
         Evaluator(Recorder(), Counting(8), None, 1, 5, tmp_path)
-        assert "what an earlier run had left is now in" in caplog.text
+        assert "the files of an earlier run are now in" in caplog.text
         assert (folder(tmp_path, f"earlier-{AGE}") / "scores.txt").exists()
 
 
@@ -335,7 +335,7 @@ def test_lines_that_can_be_read_stay_in_a_damaged_table(tmp_path, caplog):
     assert steps_of(tmp_path / "metrics.csv") == [4, *range(12, 49, 4)]
     kept = folder(tmp_path, f"beyond-40-{AGE}") / "metrics.csv"
     assert kept.read_bytes() == content.replace(b"\n8,", b'\n8"')
-    told = f"{tmp_path}/metrics.csv has damaged lines (1), which are left out or mended; the file as it was is {kept}"
+    told = f"{tmp_path}/metrics.csv has damaged lines (1), which are removed or repaired; the original file is {kept}"
     assert [record.getMessage() for record in caplog.records].count(told) == 1
 
 

@@ -139,7 +139,7 @@ def test_end_has_a_line_of_its_own(terminal):
     progress.close()
     *_, last, end, nothing = terminal.written().split("\r\n")
     assert len(drawings(last)) == 2
-    assert (end, nothing) == ("broken off at step 1,234,567", "")
+    assert (end, nothing) == ("interrupted at step 1,234,567", "")
 
 
 PLAIN = re.compile(r" 12%  1,234,567/10,000,000 steps  343/s  return -98765\.4  best score -1234\.5  .+ left")

@@ -177,7 +177,7 @@ def test_a_run_that_a_signal_ended_goes_on_where_it_was(signum, error, tmp_path)
         serial(broken, step_hooks=[lambda env, agent, t: t == 63 and signal.raise_signal(signum)])
     if error is KeyboardInterrupt:  # its traceback ends in the way out
         last = "start the program again, with resume=True: the run continues from its newest checkpoint"
-        assert caught.value.__notes__[1:] == [f"in {broken}, the newest that is saved is 63_except", last]
+        assert caught.value.__notes__[1:] == [f"in {broken}, the newest complete save is 63_except", last]
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "63_except"
 
@@ -195,7 +195,7 @@ def test_hooks_that_remember_something_go_on_too(tmp_path):
     serial(tmp_path, step_hooks=[other], resume=True)
     assert other.sum == sum(range(1, 91))
     serial(tmp_path, 95, resume=True)
-    assert "Sum, of which the state was saved, is not there" in resumed(tmp_path)["reasons"]
+    assert "the checkpoint has a state for Sum, which this run does not have" in resumed(tmp_path)["reasons"]
 
 
 @pytest.mark.slow
@@ -230,7 +230,7 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_
     shutil.rmtree(path) if path.is_dir() else damage(path)
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "50_checkpoint"
-    assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
+    assert ("a checkpoint is skipped" in caplog.text) != pattern.endswith("run")
 
 
 @pytest.mark.slow
@@ -256,8 +256,8 @@ def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, cap
         for path in killed.glob("25_checkpoint/*.*"):
             path.unlink()
     assert left(killed, serial(killed, resume=True)) == wanted
-    assert "so that the run begins anew; what it had left is now in" in caplog.text
-    assert "give resume=True" not in caplog.text
+    assert "the run starts at step 0; the files of the earlier run are now in" in caplog.text
+    assert "pass resume=True" not in caplog.text
 
 
 def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(tmp_path, caplog):
@@ -271,7 +271,7 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
     begin(30)
     assert "replay_buffer holds" not in caplog.text
     begin(20)
-    assert "replay_buffer holds 30 items, of which there were 0 when the run began that was broken off" in caplog.text
+    assert "replay_buffer contains 30 items; it contained 0 when the interrupted run started" in caplog.text
     caplog.clear()
     begin(20, "another run")
     assert "replay_buffer holds" not in caplog.text
@@ -281,7 +281,7 @@ def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path):
     stopped(tmp_path, 30)
-    with pytest.raises(CheckpointError, match="does not fit this run"):
+    with pytest.raises(CheckpointError, match="does not match this run"):
         several(tmp_path, resume=True)
 
 
@@ -364,7 +364,7 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkey
 
     monkeypatch.setattr("pfrl_like.experiments.checkpoints.prune", fail)
     serial(tmp_path)
-    assert "75_checkpoint, what nobody needs any more is not removed: of somebody else" in caplog.text
+    assert "75_checkpoint could not be removed: of somebody else" in caplog.text
     monkeypatch.undo()
     serial(tmp_path, 110, resume=True)
     assert resumed(tmp_path)["checkpoint"] == "90_finish"

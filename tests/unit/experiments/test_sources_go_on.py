@@ -176,7 +176,7 @@ def test_a_damaged_state_is_refused(change, message):
 
 def test_another_number_of_environments_is_refused():
     source = begun(vector(VECTORS["serial"]), 2)
-    with pytest.raises(ValueError, match="there are 1 environments, expected 3"):
+    with pytest.raises(ValueError, match="env has 1 environments, but the saved state has 3"):
         vector(lambda: SerialVectorEnv([Noisy()])).restore_state(source.saved_state())
 
 

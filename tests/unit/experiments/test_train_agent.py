@@ -141,14 +141,14 @@ def test_bad_values_end_the_run_with_their_name_and_the_agent_saved(agent, tmp_p
 def test_an_action_out_of_range_names_who_has_chosen_it(agent, tmp_path):
     agent.action = 5
     with pytest.raises(
-        ValueError, match="action is 5, expected an integer from 0 to 1; it comes from act of the agent\n"
+        ValueError, match="action is 5, expected an integer from 0 to 1; the action comes from act of the agent\n"
     ):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.explorer = Greedy()
-    with pytest.raises(ValueError, match="it comes from act of the agent, whose explorer is Greedy\n"):
+    with pytest.raises(ValueError, match="the action comes from act of the agent with the explorer Greedy\n"):
         train_agent(agent, Counting(3), 10, tmp_path)
     agent.burnin_action_func, agent.burning_in = (lambda: 5), True
-    with pytest.raises(ValueError, match="it comes from burnin_action_func\n"):
+    with pytest.raises(ValueError, match="the action comes from burnin_action_func\n"):
         train_agent(agent, Counting(3), 10, tmp_path)
 
 
@@ -161,7 +161,7 @@ def test_interrupted_run_has_a_report_and_a_last_line(agent, tmp_path, capsys):
         train_agent(agent, Counting(3), 10, tmp_path, step_hooks=[interrupt], progress=True)
     assert "KeyboardInterrupt" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "learning_curve.svg").exists()
-    assert capsys.readouterr().err.endswith("broken off at step 5\n")
+    assert capsys.readouterr().err.endswith("interrupted at step 5\n")
 
 
 def test_error_of_the_environment_is_raised_as_it_is_though_saving_fails(agent, tmp_path, caplog):
@@ -216,7 +216,7 @@ class TestWithEvaluation:
         self.run(agent, tmp_path / "2", eval_interval=6, steps=12, step_offset=7)
         assert "eval_interval" not in caplog.text
         self.run(agent, tmp_path / "3", eval_interval=np.int64(7))
-        assert "eval_interval is 7, of which no multiple lies after step 0 up to 6: nothing will be" in caplog.text
+        assert "no multiple of eval_interval=7 lies between step 0 and step 6: there will be no" in caplog.text
         train_agent(agent, Counting(), 2, tmp_path / "4", successful_score=3.0)
         assert "successful_score is 3.0, but there is no evaluator" in caplog.text
 
