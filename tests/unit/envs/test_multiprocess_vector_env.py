@@ -244,18 +244,6 @@ def test_failures_that_are_seen_while_another_worker_is_replaced_are_counted_onc
     assert [int(one.max()) for one in env.step([0, 0, 0])[0]] == [1, 1, 1]
 
 
-@pytest.mark.slow
-def test_worker_that_dies_between_two_steps_is_replaced(make):
-    env = make(on_worker_failure="restart")
-    pids = [info["pid"] for info in env.step([0, 0])[3]]
-    os.kill(pids[0], signal.SIGKILL)
-    env._workers.processes[0].join()
-    env.reset([True, False])  # in which nobody asks it
-    obs, _, _, infos = env.step([0, 0])
-    assert [int(one.max()) for one in obs] == [1, 1]
-    assert ["worker_restarted" in info for info in infos] == [True, False]
-
-
 def test_worker_that_fails_in_a_reset_is_replaced_in_it(make, tmp_path):
     class Env(Scripted):
         def reset(self):
@@ -465,15 +453,6 @@ def stopped(**options: Any) -> MultiprocessVectorEnv:
     os.kill(env._workers.processes[0].pid or 0, signal.SIGSTOP)
     env._workers.timeout = 1.0
     return env
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("few_words")
-def test_step_with_large_actions_is_ended_in_time() -> None:
-    env = stopped()
-    with pytest.raises(WorkerError, match="worker 0 has not answered in time"):
-        env.step(ACTIONS)
-    assert env.closed
 
 
 @pytest.mark.slow

@@ -641,15 +641,6 @@ def test_a_mock_agent_trains_and_is_evaluated_in_several_mock_environments(tmp_p
     assert eval_performance(SerialVectorEnv([mock_env(2), mock_env(2)]), agent, None, 3)["mean"] == 1.0
 
 
-@pytest.mark.slow
-def test_a_mock_evaluator_gives_the_scores(tmp_path):
-    agent, evaluator = mock.Mock(), mock.Mock()
-    agent.get_statistics.return_value = [("loss", 2.0)]
-    evaluator.evaluate_if_necessary.side_effect = [None, 3.0]
-    history = train_agent(agent, mock_env(2), 6, str(tmp_path), evaluator=evaluator)
-    assert history == [{"loss": 2.0, "eval_score": 3.0}]
-
-
 def test_mocks_are_evaluated(tmp_path):
     agent, env, hook = mock.MagicMock(), mock_env(2), mock.Mock()
     evaluator = Evaluator(agent, env, None, 2, eval_interval=3, outdir=str(tmp_path), evaluation_hooks=[hook])

@@ -13,7 +13,7 @@ from pfrl_like.agents import DQN, TD3
 from pfrl_like.algos import DiscreteCQL
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.dataset.selection import Selection
-from pfrl_like.experiments import train_agent, train_agent_offline
+from pfrl_like.experiments import train_agent_offline
 from pfrl_like.experiments.train_agent_offline import DatasetSource
 from pfrl_like.explorers import AdditiveGaussian
 from pfrl_like.policies import DeterministicHead
@@ -45,24 +45,6 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path):
         assert (tmp_path / name).exists(), name
     assert record(tmp_path)["steps"] == 40
     assert len(table(tmp_path / "metrics.csv")) > 3
-
-
-@pytest.mark.slow
-def test_the_record_tells_the_reward_convention_of_the_dataset(tmp_path):
-    told = {}
-    for data in (recorded(), Selection(recorded()), ReplayBuffer.from_dataset(recorded())):
-        train_agent_offline(agent(), data, 2, tmp_path / type(data).__name__)
-        told[type(data)] = record(tmp_path / type(data).__name__).get("reward_convention")
-    assert told == {MDPDataset: "next_row", Selection: "next_row", ReplayBuffer: None}
-
-
-@pytest.mark.slow
-def test_the_agent_goes_on_online_with_the_same_data(tmp_path):
-    dataset = recorded()
-    trained, _ = train_agent_offline(agent(ReplayBuffer.from_dataset(dataset)), dataset, 10, tmp_path / "offline")
-    train_agent(trained, gymnasium.make("CartPole-v1"), 20, tmp_path / "online")
-    assert dict(trained.get_statistics())["n_updates"] == 30
-    assert len(trained.replay_buffer) == dataset.n_steps + 20
 
 
 def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
@@ -135,16 +117,6 @@ def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path)
     came = r"observations \(2, 4\) of float32 and actions \(2, 2\) of float32"
     with pytest.raises(ValueError, match=f"q_func1 cannot be learnt from; {came} gave: .*shapes"):
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_numbers(tmp_path):
-    def after(seed, folder):
-        rng = np.random.default_rng(seed)
-        trained, _ = train_agent_offline(agent(), recorded(), 20, tmp_path / folder, rng=rng)
-        return torch.nn.utils.parameters_to_vector(trained.model.parameters()).tolist()
-
-    assert after(1, "a") == after(1, "b") != after(2, "c")
 
 
 def test_what_is_told_of_a_run_reaches_whom_it_is_for(tmp_path, caplog, capsys):

@@ -89,15 +89,6 @@ def test_processes_are_named_daemons(start):
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
 
 
-@pytest.mark.slow
-def test_answers_come_in_the_order_asked_for(start):
-    workers = start(n=3)
-    for i in range(3):
-        workers.send(i, i)
-    assert [message for _, _, message in workers.receive([2, 0])] == [2, 0]
-    assert [message for _, _, message in workers.receive([1])] == [1]
-
-
 def test_answer_that_was_not_asked_for_is_kept(start):
     workers = start(n=2)
     workers.send(1, "early")
@@ -309,15 +300,6 @@ def test_dropped_workers_end():
     pids = [process.pid for process in workers.processes]
     del workers
     assert wait_until(lambda: not any(is_alive(pid) for pid in pids))
-
-
-@pytest.mark.slow
-def test_later_workers_do_not_hold_the_pipes_of_earlier_ones(start):
-    first = start(n=2)
-    second = start(n=2)
-    first.close()
-    assert [process.exitcode for process in first.processes] == [0, 0]  # at the end of file, nobody was terminated
-    second.close()
 
 
 def test_forked_copy_of_the_parent_does_not_end_the_workers(start):

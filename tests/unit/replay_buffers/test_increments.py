@@ -59,18 +59,6 @@ def test_a_save_writes_what_is_new_and_stacked_frames_once(tmp_path, small_segme
     assert rewards(restored(tmp_path, first)) == rewards(buffer)[:640]
 
 
-@pytest.mark.slow
-def test_many_small_saves_leave_few_segments(tmp_path, small_segments):
-    buffer, reference = ReplayBuffer(1000), None
-    for i in range(64):
-        append(buffer, range(i, i + 1), float)
-        reference = buffer.save_increment(tmp_path, reference)
-        assert len(reference["segments"]) == bin(i + 1).count("1")
-        prune(tmp_path, [reference])
-        assert len(list(tmp_path.iterdir())) == len(reference["segments"]) + 1
-    assert rewards(restored(tmp_path, reference)) == rewards(buffer)
-
-
 def test_a_buffer_remembers_the_saves_of_all_folders_that_are_there(tmp_path, small_segments):
     buffer, last = ReplayBuffer(), {}
     for i in range(10):
@@ -270,34 +258,6 @@ def vector(i: int) -> np.ndarray:
 
 def persistent(folder: Path, capacity: int = 6, **options: Any) -> PersistentReplayBuffer:
     return PersistentReplayBuffer(folder / "steps", capacity, sync_every=1, journal_length=9, **options)
-
-
-@pytest.mark.slow
-def test_saves_that_were_moved_can_be_gone_back_to_again_and_again(tmp_path, no_waiting_for_the_disk):
-    saves = []
-    with persistent(tmp_path) as buffer:
-        for begin in (0, 10):
-            append(buffer, range(begin, begin + 10), vector)
-            saves.append((buffer.save_increment(tmp_path / "saves"), rewards(buffer)))
-    (tmp_path / "saves").rename(tmp_path / "moved")
-    for reference, held in [saves[1], saves[1], *saves]:
-        with persistent(tmp_path) as buffer:
-            buffer.load_increment(tmp_path / "moved", reference)
-            assert rewards(buffer) == held
-            append(buffer, range(20, 200), vector)
-            assert len(buffer._directory.saves) == 2
-
-
-@pytest.mark.slow
-def test_rows_of_pruned_saves_are_used_again(tmp_path, no_waiting_for_the_disk):
-    with persistent(tmp_path) as buffer:
-        sizes = []
-        for i in range(40):
-            append(buffer, range(20 * i, 20 * i + 20), vector)
-            prune(tmp_path / "saves", [buffer.save_increment(tmp_path / "saves")])
-            sizes.append(sum(path.stat().st_size for path in (tmp_path / "steps").glob("columns-*")))
-        assert sizes[-1] == sizes[len(sizes) // 2]
-        assert len(buffer._directory.saves) <= 2
 
 
 def test_a_persistent_buffer_refuses_saves_of_other_content(tmp_path):

@@ -43,17 +43,8 @@ def rewards(buffer: Any) -> list[float]:
     return [item[0]["reward"] for item in buffer.memory]
 
 
-def disk(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.iterdir())
-
-
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def files_open_in(folder: Path) -> list[str]:
-    names = [os.path.realpath(entry) for entry in Path("/proc/self/fd").iterdir()]
-    return [name for name in names if name.startswith(f"{folder}{os.sep}")]
 
 
 @BOTH
@@ -65,17 +56,6 @@ def test_a_directory_is_free_as_soon_as_nothing_names_its_buffer(tmp_path, make)
         assert rewards(make(tmp_path / "b", 20)) == list(range(10))
     finally:
         gc.enable()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
-@BOTH
-def test_a_buffer_that_nothing_names_leaves_no_file_open(tmp_path, make):
-    buffer = fill(make(tmp_path, 20), 10)
-    assert files_open_in(tmp_path)
-    del buffer
-    gc.collect()
-    assert not files_open_in(tmp_path)
 
 
 def test_a_running_episode_ends_if_the_next_step_does_not_fit(tmp_path):
@@ -246,28 +226,6 @@ def test_a_copy_would_be_a_second_writer_and_is_refused(tmp_path, duplicate):
 
 
 # Size
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("shape", [(17,), (4, 32, 32)])
-def test_the_disk_holds_at_most_two_and_a_half_times_the_capacity(tmp_path, shape):
-    buffer = PersistentReplayBuffer(tmp_path / "b", 1_000, journal_length=100)
-    frames = len(shape) == 3
-    rng = np.random.default_rng(0)
-    frame = [rng.integers(0, 256, shape[1:], np.uint8) for _ in range(4)] if frames else []
-    largest = 0
-    for i in range(4_000 if frames else 10_000):
-        if frames:
-            obs, frame = np.stack(frame), [*frame[1:], rng.integers(0, 256, shape[1:], np.uint8)]
-            next_obs = np.stack(frame)
-        else:
-            obs, next_obs = np.full(shape, i, np.float32), np.full(shape, i + 1, np.float32)
-        buffer.append(obs, np.zeros(6, np.float32), 1.0, next_obs, is_state_terminal=False)
-        if i % 50 == 0:
-            largest = max(largest, disk(tmp_path / "b"))
-    buffer.save(tmp_path / "file")
-    buffer.close()
-    assert largest <= 2.5 * (tmp_path / "file").stat().st_size
 
 
 def test_journal_length_says_when_the_state_is_written_anew(tmp_path):

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 
@@ -70,13 +68,6 @@ def test_an_impossible_default_priority_is_refused_and_the_episode_gets_the_larg
     assert priorities(buffer) == [1.0] and numbers(buffer.sample_episodes(1)[0]) == [0.0]
 
 
-@pytest.mark.slow
-def test_uniform_ratio_one_draws_light_episodes_as_often_as_heavy_ones():
-    buffer = proportional([1e9, 1.0], uniform_ratio=1.0, wait_priority_after_sampling=False)
-    counts = np.bincount([int(numbers(buffer.sample_episodes(1)[0])[0]) for _ in range(1000)])
-    assert abs(counts[0] / 1000 - 0.5) < 5 * np.sqrt(0.25 / 1000)
-
-
 @pytest.mark.parametrize("write_back", ["update_errors", "update_priorities"])
 def test_sampling_again_waits_for_the_errors(write_back):
     buffer = buffer_of([1, 1])
@@ -114,62 +105,6 @@ def test_an_error_that_is_not_finite_is_refused_and_is_still_waited_for(bad):
         buffer.update_errors([bad])
     assert priorities(buffer) == [1.0, 1.0]
     buffer.update_errors([0.5])
-
-
-def shrunk():
-    """A buffer that held 100 episodes and holds 10, on both sides of a multiple of 64, the last three not drawn yet."""
-    buffer = buffer_of([10] * 100, capacity=1000, rng=np.random.RandomState(0))
-    drawn_numbers(buffer)
-    for number in range(100, 196):
-        append_episode(buffer, number, 100)
-        if number == 192:
-            drawn_numbers(buffer)
-    assert buffer.n_episodes == 10
-    return buffer
-
-
-def drawn_numbers(buffer):
-    episodes, weights = buffer.sample_episodes(4)
-    buffer.update_errors([0.1, 0.9, 0.3, 0.4])
-    return numbers(episodes), weights.tolist()
-
-
-def by_file(buffer, restored, folder):
-    buffer.save(str(folder / "buffer"))
-    restored.load(str(folder / "buffer"))
-
-
-def by_increments(buffer, restored, folder):
-    restored.load_increment(folder, json.loads(json.dumps(buffer.save_increment(folder))))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("move", [by_file, by_increments])
-@pytest.mark.parametrize("capacity", [1000, 400])
-def test_a_buffer_that_held_more_episodes_draws_the_same_ones_after_it_was_loaded(move, capacity, tmp_path):
-    """One of a smaller capacity drops episodes when it is loaded, and is then itself saved and loaded."""
-    buffer = shrunk()
-    if capacity != buffer.capacity:
-        full, buffer = buffer, PrioritizedEpisodicReplayBuffer(capacity, rng=np.random.RandomState(0))
-        move(full, buffer, tmp_path)
-    restored = PrioritizedEpisodicReplayBuffer(capacity, rng=np.random.RandomState(1))
-    move(buffer, restored, tmp_path)
-    for number in range(196, 206):
-        assert drawn_numbers(restored) == drawn_numbers(buffer)
-        append_episode(restored, number, 100)
-        append_episode(buffer, number, 100)
-
-
-@pytest.mark.slow
-def test_a_save_changes_no_later_draw(tmp_path):
-    """The 100 short episodes are gone before the next draw, so that the tree need never hold them."""
-    buffers = [buffer_of([10] * 100, capacity=1000, rng=np.random.RandomState(0)) for _ in range(2)]
-    buffers[0].save(str(tmp_path / "buffer"))
-    for buffer in buffers:
-        for number in range(100, 196):
-            append_episode(buffer, number, 100)
-    first, second = map(drawn_numbers, buffers)
-    assert first == second
 
 
 def test_a_buffer_that_was_saved_without_its_trees_layout_is_loaded():
