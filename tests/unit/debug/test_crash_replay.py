@@ -23,6 +23,7 @@ from pfrl_like.errors import CheckpointError, NonFiniteError
 from pfrl_like.experiments import replay_crash, train_agent
 from pfrl_like.q_functions import DiscreteActionValueHead
 from pfrl_like.runs.secrets import MASK
+from pfrl_like.storage import load_tensors
 from pfrl_like.testing import Chain
 
 
@@ -156,6 +157,8 @@ def test_what_an_agent_collected_itself_is_learnt_from_again(kind: str, recurren
     (folder,) = tmp_path.glob("crash-*")
     record = json.loads((folder / "crash.json").read_text())
     assert record["layer"]["class"] == "Fault" and record["error"] == record["error_again"]
+    assert record["layer"]["input"][0]["not_finite"] == 0 < record["layer"]["output"][0]["not_finite"]
+    assert load_tensors(str(folder / "gradients.pt")).keys() == record["gradients"].keys() != {}.keys()
     assert replay_crash(make_faulty(False), folder).layer == record["layer"]
     assert replay_crash(make_faulty(True), folder).error is None
 

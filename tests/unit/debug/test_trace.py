@@ -61,7 +61,8 @@ def test_other_parameters_are_named(
     assert "settings.MKL_NUM_THREADS: " in out and "and '7' (sums are made in another order)" in out
 
 
-def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
+@pytest.mark.parametrize("step_offset", [30, 50])
+def test_what_a_power_cut_has_spoilt_or_lies_beyond_is_cut_off(step_offset: int, tmp_path: Path) -> None:
     run(tmp_path)
     whole, lines = read_records(str(tmp_path)), read_tensors(str(tmp_path))
     with open(tmp_path / RECORDS, "ab") as file, open(tmp_path / TENSORS, "ab") as table:
@@ -69,10 +70,11 @@ def test_what_a_power_cut_has_spoilt_is_cut_off(tmp_path: Path) -> None:
         table.write(bytes(9) + b"\n")
     with pytest.raises(CheckpointError, match="is none of a trace"):
         read_tensors(str(tmp_path))
-    run(tmp_path, step_offset=50, steps=55)
-    records = read_records(str(tmp_path))
-    assert (records[:50] == whole).all() and records["t"].tolist()[50:] == [*range(51, 56)]
-    assert read_tensors(str(tmp_path))[:4] == lines
+    run(tmp_path, step_offset=step_offset, steps=55)
+    records, again = read_records(str(tmp_path)), read_tensors(str(tmp_path))
+    assert (records[:step_offset] == whole[:step_offset]).all() and records["t"].tolist() == [*range(1, 56)]
+    kept = [line for line in lines if line["t"] <= step_offset]
+    assert again[: len(kept)] == kept and [line["t"] for line in again] == sorted({*(e["t"] for e in kept), 40, 55})
 
 
 def test_a_long_trace_is_read_up_to_the_step_and_not_into_memory(tmp_path: Path) -> None:

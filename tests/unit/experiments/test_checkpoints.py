@@ -205,20 +205,16 @@ def test_attributes_that_are_mocks_are_passed_over_and_new_ones_that_cannot_be_s
 
 
 class Weight:
-    """A hook with a tensor that is learned."""
-
-    def __init__(self) -> None:
-        self.weight = torch.zeros(3, dtype=torch.bfloat16, requires_grad=True)
+    """A hook with a tensor."""
 
     def __call__(self, clock: Any) -> None:
-        with torch.no_grad():
-            self.weight.add_(clock.t)
+        """Learns nothing."""
 
     def state_dict(self) -> dict[str, Any]:
-        return {"weight": self.weight}
+        return {"weight": torch.zeros(3, dtype=torch.bfloat16)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.weight = state["weight"]
+        """Forgets it."""
 
 
 def run(outdir: Path, hooks: Any = (), wrapper: Any = lambda agent: agent, **options: Any) -> Any:
@@ -265,8 +261,13 @@ def test_what_an_agent_leaves_out_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(DQN, "unsaved", unsaved)
     stopped(tmp_path, Weight())
     assert state_of_checkpoint(tmp_path)["reasons"] == ["its dreams are not saved"]
+    monkeypatch.setattr(DQN, "unsaved", lambda self: ["its dreams are another's"])
     run(tmp_path, [Weight()], resume=True)
-    assert (resumed(tmp_path)["resume"], resumed(tmp_path)["reasons"]) == ("approximate", ["its dreams are not saved"])
+    told = resumed(tmp_path)
+    assert (told["resume"], told["reasons"]) == (
+        "approximate",
+        ["its dreams are not saved", "its dreams are another's"],
+    )
 
 
 # Workers that fail when they are asked for a checkpoint: runs go on, or end with an error that says why

@@ -22,6 +22,7 @@ from pfrl_like.envs import SerialVectorEnv
 from pfrl_like.errors import CheckpointError
 from pfrl_like.experiments import (
     train_agent,
+    train_agent_batch,
     train_agent_batch_with_evaluation,
     train_agent_offline,
     train_agent_with_evaluation,
@@ -39,15 +40,15 @@ class Sum:
     """A hook that remembers something."""
 
     def __init__(self) -> None:
-        self.sum = 0
+        self.sum = torch.zeros((), dtype=torch.float64)
 
     def __call__(self, env: Any, agent: Any, t: int) -> None:
         self.sum += t
 
-    def saved_state(self) -> dict[str, int]:
+    def state_dict(self) -> dict[str, torch.Tensor]:
         return {"sum": self.sum}
 
-    def restore_state(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, torch.Tensor]) -> None:
         self.sum = state["sum"]
 
 
@@ -133,8 +134,9 @@ def test_commands_of_a_record_that_was_not_masked_are_compared_and_masked(tmp_pa
 @RUNS
 def test_a_finished_run_is_not_made_again(run, tmp_path, caplog):
     _, history = run(tmp_path, 40)
-    names = names_in(tmp_path)
+    names, trace = names_in(tmp_path), (tmp_path / "trace.jsonl").read_bytes()
     assert run(tmp_path, 40, resume=True)[1] == history and names_in(tmp_path) == names
+    assert (tmp_path / "trace.jsonl").read_bytes() == trace
     assert "nothing is left to train: steps is 40, " in caplog.text and "go on exactly" not in caplog.text
 
 
@@ -182,6 +184,22 @@ def test_the_checkpoint_before_serves_if_the_newest_one_is_damaged(pattern, tmp_
     assert left(broken, serial(broken, resume=True)) == wanted
     assert resumed(broken)["checkpoint"] == "50_checkpoint"
     assert ("a checkpoint is passed over" in caplog.text) != pattern.endswith("run")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", ["the agent", "the run"])
+def test_a_run_that_was_killed_in_its_first_save_begins_anew(last, tmp_path, caplog):
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    wanted = left(whole, serial(whole))
+    serial(killed, 30)
+    for path in [killed / "30_finish", *killed.glob("25_checkpoint/run/*")]:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if last == "the agent":
+        for path in killed.glob("25_checkpoint/*.*"):
+            path.unlink()
+    assert left(killed, serial(killed, resume=True)) == wanted
+    assert "so that the run begins anew; what it had left is now in" in caplog.text
+    assert "give resume=True" not in caplog.text
 
 
 def test_items_of_a_run_that_was_killed_before_its_first_checkpoint_are_told_of(tmp_path, caplog):
@@ -248,7 +266,7 @@ def test_several_checkpoints_due_in_one_tick_are_saved_once(tmp_path):
     assert {path.parent.name for path in tmp_path.glob("*/run")} == whole
 
 
-def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkeypatch, caplog):
+def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkeypatch, caplog, capsys):
     def fail(*_):
         raise PermissionError("of somebody else")
 
@@ -256,8 +274,9 @@ def test_what_cannot_be_removed_is_told_and_costs_no_checkpoint(tmp_path, monkey
     serial(tmp_path)
     assert "75_checkpoint, what nobody needs any more is not removed: of somebody else" in caplog.text
     monkeypatch.undo()
-    serial(tmp_path, 110, resume=True)
-    assert resumed(tmp_path)["checkpoint"] == "90_finish"
+    serial(tmp_path, 110, resume=True, progress=True)
+    assert resumed(tmp_path)["checkpoint"] == "90_finish" and (tmp_path / "110_finish").is_dir()
+    assert f"resuming from step 90 of {tmp_path}\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kept", ["25_checkpoint", None])
@@ -277,6 +296,14 @@ def test_nothing_stays_of_what_could_not_be_saved(kept, tmp_path, monkeypatch):
     assert not (tmp_path / "best").exists()
     outcome = record(tmp_path)["outcome"]
     assert outcome.startswith("finished; the end is not saved: ") and "no space is left" in outcome
+
+
+@pytest.mark.slow
+def test_a_run_that_was_good_enough_is_over(tmp_path):
+    agent, history = serial(tmp_path, successful_score=0.0)
+    again, same = serial(tmp_path, successful_score=0.0, resume=True)
+    assert (again.t, same) == (agent.t, history) and agent.t < 90
+    assert serial(tmp_path, successful_score=1e9, resume=True)[0].t == 90
 
 
 def test_a_score_that_is_no_number_hides_no_good_one():

@@ -12,11 +12,9 @@ from traced_run import run
 from pfrl_like.cli import closer_interval, main, tells_more_in
 from pfrl_like.debug import crash_replay, trace_diff
 from pfrl_like.debug.crash_replay import RerunError, train_again
-from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Parting, explanations, first_of_all, is_unseeded, repetition
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.runs.checksums import STREAM
 
 
 @pytest.fixture
@@ -33,19 +31,6 @@ def again(tmp_path, monkeypatch):
         return order.diverted
 
     return again
-
-
-@pytest.mark.slow
-def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path, again):
-    outdir = tmp_path / "run"
-    run(outdir, keep_checkpoints=5)
-    before, whole, lines = contents(outdir), read_records(str(outdir)), read_tensors(str(outdir))
-    now = again("scratch", outdir, 40, 47, checkpoint=str(outdir / "20_checkpoint"), keep_checkpoints=5)
-    assert contents(outdir) == before
-    assert [line["t"] for line in read_tensors(now)][-8:] == [*range(40, 48)]
-    tensors = next(line["tensors"] for line in read_tensors(now) if line["t"] == 40)
-    assert {name: tensors[name] for name in tensors if not name.startswith(STREAM)} == lines[2]["tensors"]
-    assert (read_records(now) == whole[20:47]).all() and not repetition(str(outdir), now).differs
 
 
 def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:

@@ -516,7 +516,7 @@ def vector(*lengths):
 def test_steps_are_counted_over_all_environments(agent, tmp_path):
     calls = []
     train_agent_batch(agent, vector(2, 3), 6, tmp_path, step_hooks=[lambda env, agent, t: calls.append(t)])
-    assert calls == [1, 2, 3, 4, 5, 6]
+    assert calls == [1, 2, 3, 4, 5, 6] and (tmp_path / "trace.bin").stat().st_size > 0
     assert [row[0] for row in agent.observed] == [1, 1, 2, 2, 1, 3]
 
 

@@ -11,13 +11,11 @@ import time
 from pathlib import Path
 from unittest import mock
 
-import async_runs
 import numpy as np
 import pytest
 import torch
 from agent_parts import make_agent
 from async_parts import make_a3c, make_acer, parameters
-from async_runs import failing, make_env
 from on_policy_parts import make_on_policy
 from run_parts import Hook, Sink, record, table
 from tensorboard_files import scalars
@@ -67,10 +65,29 @@ class Counting(AsyncAgent):
         return [("process", self.process_idx)]
 
 
-def run(tmp_path, agent=None, **options):
-    if agent is None:
-        options.setdefault("make_agent", lambda index: Counting())
-    return async_runs.run(tmp_path, agent, **options)
+def make_env(process_idx, test):
+    return Chain(4, time_limit=7)
+
+
+def run(outdir, agent=None, *, steps=60, processes=2, **options):
+    """Train in several processes, without evaluation."""
+    made_by = {} if agent is not None else {"make_agent": lambda index: Counting()}
+    arguments = {"make_env": make_env, "start_method": "fork", "eval_interval": None, "agent": agent, **made_by}
+    return train_agent_async(outdir, processes, steps=steps, **arguments | options)
+
+
+class Failing(Chain):
+    """Raises at its 40th step."""
+
+    def __init__(self):
+        super().__init__(4, time_limit=7)
+        self.count = 0
+
+    def step(self, action):
+        self.count += 1
+        if self.count == 40:
+            raise ZeroDivisionError("in the middle of it")
+        return super().step(action)
 
 
 class Note:
@@ -122,6 +139,8 @@ def test_a_run_goes_on_from_its_newest_agent(tmp_path):
     (tmp_path / "20_checkpoint" / "count").write_text("20")
     agent = run(tmp_path, steps=50, global_step_hooks=[Note(tmp_path)], **options)
     assert agent.model.weight.item() == 50 and noted(tmp_path) == list(range(21, 51))
+    numbers = [int(row["episode"]) for row in table(tmp_path / "metrics.csv")]
+    assert numbers == sorted({*numbers}) and [*tmp_path.glob("beyond-20-*")]
     with pytest.raises(ValueError, match="resume is True and use_shared_memory is False"):
         run(tmp_path, use_shared_memory=False, resume=True)
 
@@ -141,9 +160,11 @@ def test_stop_event_ends_training_and_is_set_at_the_end(tmp_path):
     assert event.is_set()
 
 
-def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(tmp_path):
+@pytest.mark.parametrize("error, told", [(None, "set exception_event"), (KeyError("mine"), "raised KeyError: 'mine'")])
+def test_exception_event_ends_training_with_an_error_and_the_agent_is_saved(error, told, tmp_path):
     event = multiprocessing.Event()
-    with pytest.raises(AsyncTrainingError, match="learner set exception_event"):
+    event.error = error
+    with pytest.raises(AsyncTrainingError, match=f"learner {told}"):
         run(tmp_path, steps=10**8, exception_event=event, hooks=[lambda clock: event.set()])
     assert list(tmp_path.glob("*_except"))
 
@@ -333,9 +354,9 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_process_that_fails_stops_the_others_and_the_agent_is_saved(tmp_path, index, shared, start_method):
     options = {"use_shared_memory": shared, "global_step_hooks": [Sharing(tmp_path, 20)], "start_method": start_method}
-    agent = make_a3c()
+    agent, options["make_env"] = make_a3c(), lambda i, test: Failing() if i == index else make_env(i, test)
     with pytest.raises(AsyncTrainingError, match=f"process {index} raised ZeroDivisionError: in the middle") as caught:
-        run(tmp_path, agent, steps=10**8, make_env=failing(index), **options)
+        run(tmp_path, agent, steps=10**8, **options)
     assert "in step" in str(caught.value)
     assert not shared or dict(agent.get_statistics())["average_entropy"] > 0  # those that were told last
     (saved,) = tmp_path.glob("*_except")

@@ -41,7 +41,7 @@ def test_a_run_leaves_what_other_runs_leave(tmp_path):
     )  # fmt: skip
     assert dict(trained.get_statistics())["n_updates"] == 40 and seen == list(range(1, 41))
     assert len(history) == 2 and all(0 < entry["eval_score"] <= 30 for entry in history)
-    for name in ("20_checkpoint", "40_finish", "best", "scores.txt", "report.html"):
+    for name in ("20_checkpoint", "40_finish", "best", "scores.txt", "report.html", "trace.bin"):
         assert (tmp_path / name).exists(), name
     assert record(tmp_path)["steps"] == 40
     assert len(table(tmp_path / "metrics.csv")) > 3

@@ -63,21 +63,6 @@ def start():
         workers.close(hurry=True)
 
 
-@pytest.mark.representatives(1)
-@pytest.mark.parametrize("method", METHODS)
-def test_messages_go_there_and_back(start, method):
-    workers = start(n=2, method=method)
-    assert len(workers) == 2
-    assert workers.start_method == method
-    for i in (0, 1):
-        workers.send(i, "hello")
-    assert workers.receive() == [(0, ("argument 0",), "hello"), (1, ("argument 1",), "hello")]
-    pids = [process.pid for process in workers.processes]
-    workers.close()
-    assert workers.closed
-    assert not any(is_alive(pid) for pid in pids)
-
-
 def test_default_start_method_starts_clean_processes(start):
     workers = start(method=None)
     workers.close()
@@ -87,6 +72,14 @@ def test_default_start_method_starts_clean_processes(start):
 def test_processes_are_named_daemons(start):
     workers = start(name="env")
     assert (workers.processes[0].name, workers.processes[0].daemon) == ("env-0", True)
+
+
+def test_answers_come_in_the_order_asked_for(start):
+    workers = start(n=3)
+    for i in range(3):
+        workers.send(i, i)
+    assert [message for _, _, message in workers.receive([2, 0])] == [2, 0]
+    assert [message for _, _, message in workers.receive([1])] == [1]
 
 
 def test_answer_that_was_not_asked_for_is_kept(start):

@@ -1,6 +1,7 @@
 """What buffers hand out: dicts and lists in PFRL's form, through which what is stored can be changed."""
 
 import copy
+import gc
 import pickle
 
 import numpy as np
@@ -75,6 +76,17 @@ def test_the_list_of_an_item_is_read_only(change):
     with pytest.raises(TypeError, match="change the values in them"):
         change(item)
     assert type(item[:]) is list
+
+
+def test_a_transition_is_one_object_for_as_long_as_somebody_has_it():
+    buffer = filled(3, num_steps=2)
+    step = buffer.memory[0][1]
+    assert step is buffer.memory[1][0]
+    buffer.memory[1][0]["reward"] = 5.0
+    assert step["reward"] == 5.0
+    del step
+    gc.collect()
+    assert len(buffer._handed_out) == 0
 
 
 def test_copies_are_ordinary_dicts_and_lists():

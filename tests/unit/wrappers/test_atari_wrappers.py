@@ -106,6 +106,14 @@ def test_an_episode_that_ends_in_its_opening_is_begun_anew_without_the_seed(info
     assert env.unwrapped.resets == [(5, {"a": 1}), (None, {"a": 1})]
 
 
+def test_seed_method_seeds_the_next_reset_as_in_pfrl():
+    env = atari.NoopResetEnv(Counting())
+    env.seed(3)
+    env.reset()
+    env.reset()
+    assert [seed for seed, _ in env.unwrapped.resets] == [3, None]
+
+
 def test_fire_is_pressed_at_the_beginning():
     env = atari.FireResetEnv(Counting())
     obs, _ = env.reset()
@@ -138,6 +146,14 @@ def test_a_game_that_is_cut_off_is_begun_anew(kwargs):
     assert env.reset(seed=None, options=None)[0][0, 0] == 0
 
 
+def test_a_lost_life_ends_the_episode_and_a_seed_the_game():
+    env = atari.EpisodicLifeEnv(Lives())
+    env.reset()
+    assert [env.step(0)[2] for _ in range(2)] == [False, True]
+    assert env.reset()[0][0, 0] == 3 and env.lives == 4  # after one step that does nothing
+    assert env.reset(seed=0)[0][0, 0] == 0
+
+
 def test_a_game_that_ends_in_the_step_after_a_lost_life_is_begun_anew():
     env = atari.EpisodicLifeEnv(Lives(length=3))
     env.reset()
@@ -151,11 +167,13 @@ def test_a_game_that_ends_in_the_step_after_a_lost_life_is_begun_anew():
 
 
 def test_skipping_sums_rewards_and_takes_the_maximum_of_the_last_two_frames():
-    env = atari.MaxAndSkipEnv(Counting(), skip=3)
+    darker = Counting()
+    darker._obs = lambda: np.full((100, 90), 100 - darker.t, np.uint8)
+    env = atari.MaxAndSkipEnv(darker, skip=3)
     env.reset()
     obs, reward, *_, info = env.step(RIGHT)
     assert env.unwrapped.actions == [RIGHT] * 3
-    assert obs[0, 0] == 3 and reward == -3.0 * (1 + 2 + 3) and info["at"] == 3
+    assert obs[0, 0] == 98 and reward == -3.0 * (1 + 2 + 3) and info["at"] == 3
 
 
 @pytest.mark.parametrize("kwargs", [{"truncates": True}, {"info": {"needs_reset": True}}, {}])
@@ -259,9 +277,10 @@ def test_stacks_share_frames_and_keep_them_when_the_environment_reuses_its_array
 @pytest.mark.parametrize(("order", "shape", "axis"), [("hwc", (84, 84, 4), 2), ("chw", (4, 84, 84), 0)])
 def test_frames_are_joined_along_the_channels(order, shape, axis):
     env = atari.wrap_deepmind(atari.make_atari("PongNoFrameskip-v4"), channel_order=order)
-    env.reset(seed=0)
+    before = env.reset(seed=0)[1]["episode_frame_number"]
     for _ in range(20):
-        obs = env.step(FIRE)[0]
+        obs, *_, info = env.step(FIRE)
+    assert 1 <= before <= 30 and info["episode_frame_number"] == before + 20 * 4
     assert isinstance(obs, atari.LazyFrames)
     assert obs.shape == np.asarray(obs).shape == env.observation_space.shape == shape
     assert (obs.ndim, obs.dtype, len(obs)) == (3, np.uint8, shape[0])
