@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -102,6 +105,26 @@ def test_lazy_frames_that_lost_their_identity_are_still_shared():
     frames = [image(i, (1, 16, 16)) for i in range(9)]
     copies = [LazyFrames([f.copy() for f in frames[i : i + 4]], concatenated(0)) for i in range(6)]
     assert n_frames(filled(copies)) == 9
+
+
+@pytest.mark.slow
+def test_the_users_frames_are_let_go_when_an_episode_ends_and_after_a_change():
+    frames = [image(i, (1, 16, 16)) for i in range(5)]
+    alive = weakref.ref(frames[4])
+    buffer = ReplayBuffer()
+    buffer.append(LazyFrames(frames[:4], concatenated(0)), 0, 0.0, LazyFrames(frames[1:], concatenated(0)))
+    del frames
+    gc.collect()
+    assert alive() is not None
+    buffer.stop_current_episode()
+    gc.collect()
+    assert alive() is None
+    frames = [image(i, (1, 16, 16)) for i in range(4)]
+    alive = weakref.ref(frames[0])
+    buffer.memory[0][0]["state"] = LazyFrames(frames, concatenated(0))
+    del frames
+    gc.collect()
+    assert alive() is None
 
 
 @pytest.mark.parametrize(

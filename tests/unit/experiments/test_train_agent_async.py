@@ -232,6 +232,15 @@ def test_the_agent_that_learnt_is_the_one_that_was_saved_last(tmp_path, ending):
     assert all(map(torch.equal, agent.model.parameters(), other.model.parameters()))
 
 
+@pytest.mark.slow
+def test_a_learner_that_made_no_update_or_is_set_back_is_told_of(tmp_path, caplog):
+    agent = make_agent()
+    agent.t, agent.replay_start_size = 70, 1000
+    learn(tmp_path, agent, steps=100, step_offset=50)
+    assert "the agent has come to step 70, step_offset is 50" in caplog.text
+    assert "no update was made: the buffer holds 50 transitions, replay_start_size is 1,000" in caplog.text
+
+
 def test_pfrls_script_form_trains_evaluates_and_saves(tmp_path):
     agent = make_agent()
     make_actor, learner, poller, exception_event = agent.setup_actor_learner_training(n_actors=2)
@@ -348,6 +357,14 @@ def test_checkpoints_without_shared_memory_are_refused(tmp_path):
         run(tmp_path, make_a3c(), use_shared_memory=False, checkpoint_freq=10)
 
 
+@pytest.mark.slow
+def test_the_log_tells_the_statistics_of_process_0(tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    run(tmp_path, make_a3c(average_value_decay=0.5), processes=1)
+    told = [record.message for record in caplog.records if record.message.startswith("statistics")]
+    assert any("'average_value', 0.0" not in message for message in told)
+
+
 @pytest.mark.representatives(2)
 @START_METHODS
 @pytest.mark.parametrize("shared", [True, False])
@@ -422,6 +439,14 @@ def test_agents_that_share_nothing_are_refused_with_what_trains_them(tmp_path, k
 def test_agents_with_replay_are_told_of_actors_and_a_learner(tmp_path):
     with pytest.raises(TypeError, match="Train this one with train_agent_actor_learner or"):
         train_agent_async(tmp_path, 2, endless, agent=make_agent(), start_method="fork")
+
+
+@pytest.mark.slow
+def test_without_shared_memory_any_agent_trains(tmp_path):
+    agent = make_on_policy("PPO", update_interval=20)
+    run(tmp_path, agent, processes=1, use_shared_memory=False)
+    agent.load(tmp_path / "60_finish")
+    assert dict(agent.get_statistics())["n_updates"] > 0
 
 
 def test_actors_and_learner_are_told_how_to_keep_step(tmp_path, monkeypatch):

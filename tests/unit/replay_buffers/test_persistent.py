@@ -125,19 +125,6 @@ def test_a_capacity_that_cannot_be_is_damage(tmp_path, monkeypatch, capacity):
         PersistentReplayBuffer(tmp_path, 50)
 
 
-def test_recurrent_states_and_masks_come_back(tmp_path):
-    state = (torch.full((2, 4), 0.5), torch.full((2, 4), 2.0))
-    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
-        fill(buffer, 5, recurrent_state=state, action_mask=np.array([True, False]))
-    with PersistentEpisodicReplayBuffer(tmp_path, 20) as buffer:
-        fill(buffer, 5, 5, recurrent_state=None)
-        batch = buffer.sample_sequences(2)
-        steps = buffer.sample_batch(10)
-    assert batch.recurrent_state[1].unique().tolist() == [0.0, 2.0]
-    masks = {int(i): mask.tolist() for i, mask in zip(steps.index, steps.action_mask, strict=True)}
-    assert masks[0] == [True, False] and masks[9] == [True, True]
-
-
 def test_ancestor_is_copied_and_stays_as_it_was(tmp_path):
     with PersistentReplayBuffer(tmp_path / "old", 20) as old:
         fill(old, 20)

@@ -151,7 +151,7 @@ def test_a_lost_life_ends_the_episode_and_a_seed_the_game():
     env.reset()
     assert [env.step(0)[2] for _ in range(2)] == [False, True]
     assert env.reset()[0][0, 0] == 3 and env.lives == 4  # after one step that does nothing
-    assert env.reset(seed=0)[0][0, 0] == 0
+    assert env.reset(seed=0)[0][0, 0] == 0 and env.lives == 5
 
 
 def test_a_game_that_ends_in_the_step_after_a_lost_life_is_begun_anew():
@@ -296,6 +296,12 @@ def test_the_number_of_frames_may_be_numpys():
 
 
 # Whole games
+
+
+@pytest.mark.parametrize(("max_frames", "bound"), [(50, 50), (None, None), (0, None)])
+def test_a_game_has_so_many_frames(max_frames, bound):
+    env = atari.make_atari("PongNoFrameskip-v4", max_frames=max_frames)
+    assert env.spec.kwargs["max_num_frames_per_episode"] == bound
 
 
 def test_deepminds_wrappers_are_chosen_one_by_one():
