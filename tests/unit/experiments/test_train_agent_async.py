@@ -454,5 +454,5 @@ def test_actors_and_learner_are_told_how_to_keep_step(tmp_path, monkeypatch):
     agent = mock.Mock(**{"setup_actor_learner_training.return_value": [mock.Mock() for _ in range(4)]})
     names = train_agent_actor_learner.__globals__
     monkeypatch.setitem(names, "train_agent_async", lambda outdir, processes, *_, **__: processes)
-    assert train_agent_actor_learner(agent, endless, 10**6, tmp_path, 3, **options) == 3
+    assert train_agent_actor_learner(agent, endless, 10**6, tmp_path, n_actors=3, **options) == 3
     agent.setup_actor_learner_training.assert_called_once_with(3, **options)
