@@ -1,9 +1,7 @@
 """The closer look at two runs that differ: an interval of them is trained again."""
 
 import json
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +12,9 @@ from traced_run import run
 from pfrl_like.cli import closer_interval, main, needs_rerun
 from pfrl_like.debug import crash_replay, trace_diff
 from pfrl_like.debug.crash_replay import RerunError, train_again
-from pfrl_like.debug.trace import read_records, read_tensors
 from pfrl_like.debug.trace_diff import Difference, explanations, first_of_all, is_unseeded, repetition
 from pfrl_like.processes.rerun_order import VARIABLE, Order
 from pfrl_like.replay_buffers import PersistentReplayBuffer
-from pfrl_like.runs.checksums import STREAM
-
-Again = Callable[..., str]
 
 
 @pytest.fixture
@@ -39,49 +33,9 @@ def again(tmp_path, monkeypatch):
     return again
 
 
-@pytest.mark.slow
-def test_every_step_of_the_interval_is_looked_at_and_the_run_is_left_alone(tmp_path, again):
-    outdir = tmp_path / "run"
-    run(outdir)
-    before, whole = contents(outdir), read_records(str(outdir))
-    now = again("scratch", outdir, 20, 30)
-    assert contents(outdir) == before and not (tmp_path / "another").exists()
-    assert [line["t"] for line in read_tensors(now)] == [*range(20, 31)]
-    assert (read_records(now) == whole[:30]).all() and not repetition(str(outdir), now).differs
-    elsewhere = repetition(str(outdir), again("elsewhere", outdir, 20, 30, reward_at=23))
-    assert elsewhere.t == 23 and "in reward;" in elsewhere.text
-
-
-@pytest.mark.slow
-def test_an_interval_begins_at_a_checkpoint_where_there_is_one(tmp_path, again):
-    outdir = tmp_path / "run"
-    run(outdir, keep_checkpoints=5)
-    before, whole, lines = contents(outdir), read_records(str(outdir)), read_tensors(str(outdir))
-    now = again("scratch", outdir, 40, 47, checkpoint=str(outdir / "20_checkpoint"), keep_checkpoints=5)
-    assert contents(outdir) == before
-    assert [line["t"] for line in read_tensors(now)][-8:] == [*range(40, 48)]
-    tensors = next(line["tensors"] for line in read_tensors(now) if line["t"] == 40)
-    assert {name: tensors[name] for name in tensors if not name.startswith(STREAM)} == lines[2]["tensors"]
-    assert (read_records(now) == whole[20:47]).all() and not repetition(str(outdir), now).differs
-
-
 def run_with_files(outdir: Path, replay: Path, **options: Any) -> None:
     with PersistentReplayBuffer(replay, 15) as buffer:
         run(outdir, buffer=buffer, keep_checkpoints=5, **options)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("place, checkpoint", [("run/replay", ""), ("run/replay", "20"), ("replay", "20")])
-def test_persistent_buffers_are_left_alone_and_begin_as_they_did(tmp_path, again, place, checkpoint):
-    outdir, replay = tmp_path / "run", tmp_path / place
-    run_with_files(outdir, replay)
-    before, whole = contents(tmp_path), read_records(str(outdir))
-    source = checkpoint and str(outdir / f"{checkpoint}_checkpoint")
-    now = again("scratch", outdir, 40, 47, source, run_with_files, replay=replay)
-    scratch = f"{tmp_path / 'scratch'}/"
-    assert {path: content for path, content in contents(tmp_path).items() if not path.startswith(scratch)} == before
-    assert (read_records(now) == whole[int(checkpoint or 0) : 47]).all()
-    assert not repetition(str(outdir), now).differs
 
 
 def test_persistent_buffers_of_a_run_that_was_moved_are_found(tmp_path, again):
@@ -151,17 +105,6 @@ def test_the_command_starts_both_programs_again_to_name_the_step(tmp_path, capfd
     assert "tensors: at step 20 these differ (equal at step 0): model." in out
     assert "tensors: at step 11 these differ (equal at step 10): model." in out and "not reproducible" not in out
     assert "program.py a spoil_at 0" in err and "program.py b spoil_at 10" in err and contents(tmp_path) == before
-
-
-@pytest.mark.slow
-def test_a_run_that_does_not_repeat_itself_is_told_with_what_seeds_an_environment(tmp_path, capfd):
-    runs = two_runs(tmp_path, "spoil_at", 10)
-    change_record(tmp_path / "b", started_as=[sys.executable, "program.py", "b", "reward_at", "15"])
-    assert main(["diff-runs", *runs]) == 1
-    out = capfd.readouterr().out
-    assert "b is not reproducible: the first difference is at step 11, in loss" in out
-    assert "to seed the environment, call env.reset(seed=...)" in out
-    assert "PYTHONHASHSEED: not set" in out or "PYTHONHASHSEED" in os.environ
 
 
 def test_a_run_that_does_not_repeat_itself_is_named(tmp_path, again, monkeypatch):
