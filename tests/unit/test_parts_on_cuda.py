@@ -12,9 +12,6 @@ from torch import nn
 
 from pfrl_like.action_value import (
     DiscreteActionValue,
-    DistributionalDiscreteActionValue,
-    QuadraticActionValue,
-    QuantileDiscreteActionValue,
 )
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
@@ -31,14 +28,11 @@ from pfrl_like.nn import (
 )
 from pfrl_like.optimizers import RMSpropEpsInsideSqrt
 from pfrl_like.preprocessing import make_scaler
-from pfrl_like.preprocessing.features import FeatureExtractor
 from pfrl_like.q_functions import (
     DiscreteActionValueHead,
     DistributionalDuelingDQN,
-    DistributionalFCStateQFunctionWithDiscreteAction,
     DuelingDQN,
     FCBNLateActionSAQFunction,
-    FCLSTMSAQFunction,
     FCSAQFunction,
 )
 from pfrl_like.utils.copy_param import synchronize_parameters
@@ -48,43 +42,11 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA d
 LENGTHS = torch.tensor([3, 1])
 
 
-def value_of(form: str, x: Any) -> Any:
-    if form == "discrete":
-        return DiscreteActionValue(x)
-    if form == "distributional":
-        probs = torch.softmax(x.unsqueeze(2) * torch.arange(3, device=x.device), 2)
-        return DistributionalDiscreteActionValue(probs, torch.linspace(-1, 1, 3, device=x.device))
-    if form == "quantile":
-        return QuantileDiscreteActionValue(torch.stack([x, x + 1], dim=1))
-    return QuadraticActionValue(x, torch.eye(4, device=x.device).expand(5, 4, 4), x[:, :1], -1, np.ones(4))
-
-
-@pytest.mark.parametrize("form", ["discrete", "distributional", "quantile", "quadratic"])
-def test_losses_are_the_same(form: str) -> None:
-    x, y, reward, discount = torch.randn(5, 4), torch.randn(5, 4), torch.randn(5), torch.rand(5)
-    action = torch.randn(5, 4) if form == "quadratic" else torch.randint(4, (5,))
-    on_cpu = value_of(form, x).td_loss(action, reward, discount, value_of(form, y))
-    on_gpu = value_of(form, x.cuda()).td_loss(action.cuda(), reward.cuda(), discount.cuda(), value_of(form, y.cuda()))
-    torch.testing.assert_close([part.cpu() for part in on_gpu], list(on_cpu))
-
-
 def test_masks_are_brought_to_the_device() -> None:
     value = DiscreteActionValue(torch.tensor([[1.0, 2.0]]).cuda()).masked(np.array([True, False]))
     assert value.greedy_actions.tolist() == [0]
     assert ConstantEpsilonGreedy(1.0, lambda: 1).select_action(0, lambda: 1, value) == 0
     assert Boltzmann().select_action(0, lambda: 1, value) == 0
-
-
-def test_features_go_to_the_device() -> None:
-    for phi in (None, lambda x: x * 2):
-        features = FeatureExtractor(phi)
-        assert features([np.zeros(2)], "cuda").is_cuda
-        assert features.on_batch(torch.eye(2), torch.device("cuda")).is_cuda
-
-
-def test_networks_move_with_their_buffers() -> None:
-    network = DistributionalFCStateQFunctionWithDiscreteAction(2, 2, 3, -1, 1, 4, 1).cuda()
-    assert network(torch.zeros(1, 2).cuda()).max.is_cuda
 
 
 def test_targets_follow_across_a_move() -> None:
@@ -132,21 +94,6 @@ def test_networks_give_the_same(make: Any, shapes: list[tuple[int, ...]]) -> Non
     torch.testing.assert_close(
         getattr(on_gpu, "q_values", on_gpu).cpu(), getattr(on_cpu, "q_values", on_cpu), atol=1e-2, rtol=1e-2
     )
-
-
-def test_noise_is_drawn_on_the_device() -> None:
-    layer = FactorizedNoisyLinear(nn.Linear(3, 2).cuda())
-    x = torch.ones(1, 3).cuda()
-    assert layer(x).is_cuda
-    assert not torch.equal(layer(x), layer(x))
-
-
-def test_recurrent_q_function_of_state_and_action_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
-    q_function, inputs = FCLSTMSAQFunction(3, 2, 4, 1), (torch.randn(4, 3), torch.randn(4, 2))
-    on_cpu = forward(q_function, inputs, None, LENGTHS)[0]
-    on_gpu = forward(q_function.cuda(), tuple(x.cuda() for x in inputs), None, LENGTHS)[0]
-    torch.testing.assert_close(on_gpu.cpu(), on_cpu, atol=1e-5, rtol=1e-4)
 
 
 def test_rmsprop_moves_alike() -> None:

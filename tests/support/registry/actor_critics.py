@@ -176,7 +176,7 @@ def discrete_policy(recurrent: bool) -> nn.Module:
 
 # What the arguments change
 
-FQE = "unit/agents/test_fitted_q_evaluation.py::test_"
+FQE = "unit/ope/test_fqe.py::test_the_value_of_a_state_under_a_random_policy_is_the_mean_over_its_actions"
 IMITATING = "unit/agents/test_imitating_agents.py::test_"
 IMITATION = "golden/test_imitation_losses.py::test_"
 CONSERVATIVE = "golden/test_conservative_losses.py::test_"
@@ -245,9 +245,7 @@ OF_FQE: Table = {
     **OF_EXPLORING,
     **{name: REPLAY[name] for name in ("target_update_interval", "target_update_method", "soft_update_tau")},
     **SEVERAL_CRITICS,
-    "act_deterministically": Effect(
-        False, "evaluation parameters", held_by=FQE + "modes_or_samples_are_evaluated_as_act_deterministically_says"
-    ),
+    "act_deterministically": Effect(False, "evaluation parameters", held_by=FQE),
     "max_grad_norm": learnt(0.01, ACTOR_CRITIC + "each_networks_gradient_is_clipped"),
     "compile": Effect(
         True, refused="Adadelta", held_by=ONE_REGION,

@@ -14,6 +14,7 @@ from pfrl_like.utils.batch_states import batch_states
 from registry.entry import Table
 
 DQN = "unit/agents/test_dqn_arguments.py::test_"
+MOMENTS = "unit/agents/test_batch_normalisation.py::test_the_target_gets_the_moments_with_the_parameters"
 ACTOR_CRITIC = "unit/agents/test_actor_critics.py::test_"
 ON_POLICY = "unit/learning/compatibility/test_on_policy_arguments.py::test_"
 ASYNC = "unit/learning/test_async_actor_critic.py::test_"
@@ -101,9 +102,9 @@ REPEATED = Effect(None, refused="multiple values for")
 REPLAYED = {"given": SEQUENCES, "held_by": DQN + "episodic_update_len_limits_the_sequences"}
 
 COMMON: Table = {
-    "gpu": Effect(99, refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
-    "device": Effect("cuda:99", refused="cuda:99", held_by=DQN + "gpu_none_or_negative_is_the_cpu"),
-    "gamma": learnt(0.3, DQN + "gamma_discounts_the_next_value"),
+    "gpu": Effect(99, refused="cuda:99"),
+    "device": Effect("cuda:99", refused="cuda:99"),
+    "gamma": learnt(0.3),
     "phi": Effect(
         lambda obs: -3 * obs, "parameters evaluation",
         held_by=DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing",
@@ -113,9 +114,7 @@ COMMON: Table = {
         held_by=DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi",
     ),
     "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=DQN + "logger_hears_of_a_refused_update"),
-    "recurrent": Effect(
-        False, refused="recurrent is False", given=SEQUENCES, held_by=DQN + "recurrent_learns_from_sequences"
-    ),
+    "recurrent": Effect(False, refused="recurrent is False", given=SEQUENCES),
     "max_grad_norm": learnt(0.01, DQN + "max_grad_norm_limits_the_whole_gradient"),
 }  # fmt: skip
 
@@ -129,11 +128,8 @@ REPLAY: Table = {
     "target_update_interval": Effect(
         10, "targets parameters", held_by=DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"
     ),
-    "target_update_method": Effect("soft", "targets parameters", held_by=DQN + "soft_updates_move_by_soft_update_tau"),
-    "soft_update_tau": Effect(
-        0.5, "targets parameters", given={"target_update_method": "soft"},
-        held_by=DQN + "soft_updates_move_by_soft_update_tau",
-    ),
+    "target_update_method": Effect("soft", "targets parameters", held_by=MOMENTS),
+    "soft_update_tau": Effect(0.5, "targets parameters", given={"target_update_method": "soft"}, held_by=MOMENTS),
     "batch_accumulator": learnt("sum", DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"),
     "episodic_update_len": learnt(2, **REPLAYED),
     "num_steps": learnt(

@@ -206,15 +206,15 @@ OF_A3C: Table = {
 OF_ACER: Table = {
     **OF_A3C,
     "replay_buffer": small(EpisodicReplayBuffer),
-    "beta": learnt(1.0, ACER + "each_argument_changes_what_is_learnt"),
-    "pi_loss_coef": learnt(0.1, ACER + "each_argument_changes_what_is_learnt"),
-    "Q_loss_coef": learnt(5.0, ACER + "each_argument_changes_what_is_learnt"),
+    "beta": learnt(1.0),
+    "pi_loss_coef": learnt(0.1),
+    "Q_loss_coef": learnt(5.0),
     "use_trust_region": learnt(False, ACER + "without_trust_region_there_is_no_divergence"),
     "trust_region_alpha": Effect(
         0.5, "targets parameters", held_by=ACER + "the_average_model_follows_at_the_rate_told"
     ),
-    "trust_region_delta": learnt(1e-6, ACER + "each_argument_changes_what_is_learnt"),
-    "truncation_threshold": learnt(0.5, ACER + "an_untruncated_weight_has_no_correction"),
+    "trust_region_delta": learnt(1e-6),
+    "truncation_threshold": learnt(0.5),
     "disable_online_update": Effect(
         True, "updates parameters", held_by=ACER + "disable_online_update_learns_from_replay_alone"
     ),
@@ -224,8 +224,8 @@ OF_ACER: Table = {
     "replay_start_size": Effect(
         20, "updates parameters", held_by=ACER + "replay_follows_each_rollout_once_the_buffer_holds_enough"
     ),
-    "normalize_loss_by_steps": learnt(False, ACER + "each_argument_changes_what_is_learnt"),
-    "use_Q_opc": learnt(True, ACER + "each_argument_changes_what_is_learnt"),
+    "normalize_loss_by_steps": learnt(False),
+    "use_Q_opc": learnt(True),
     "average_value_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_entropy_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),
     "average_kl_decay": Effect(0.5, "statistics", held_by=ACER + "running_means_decay_as_told"),

@@ -45,28 +45,6 @@ def off_policy(batch: Batch) -> bool:
     return batch.extra is not None and "mu" in batch.extra
 
 
-CHANGES: list[dict[str, Any]] = [
-    {"beta": 0.5}, {"pi_loss_coef": 0.3}, {"Q_loss_coef": 0.1}, {"trust_region_delta": 1e-6},
-    {"normalize_loss_by_steps": False}, {"use_Q_opc": True}, {"replay": False},
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("options", CHANGES, ids=lambda options: "+".join(options))
-def test_each_argument_changes_what_is_learnt(options: dict[str, Any]) -> None:
-    common = {"lr": 0.5, "trust_region_delta": 1e-3}
-    plain, other = make_acer(**common), make_acer(**{**common, **options})
-    play(plain)
-    play(other)
-    assert not torch.equal(parameters(plain), parameters(other))
-
-
-def test_an_untruncated_weight_has_no_correction() -> None:
-    truncated, plain = (make_acer(lr=0.5, truncation_threshold=threshold) for threshold in (0.5, None))
-    play(truncated)
-    play(plain)
-    assert not torch.equal(parameters(truncated), parameters(plain))
-
-
 def test_replay_follows_each_rollout_once_the_buffer_holds_enough() -> None:
     for start, expected in ((6, [False, False, True, True, True]), (7, [False, False])):
         agent = make_acer(replay_start_size=start, n_times_replay=3)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, built, fitted, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
@@ -263,9 +263,3 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
         np.testing.assert_array_equal(given, [values, np.zeros(7)])
     with pytest.raises(TypeError, match="with_sdt"):
         made.predict_value(OBS, actions, with_sdt=True)
-
-
-def test_a_model_of_another_algorithm_is_refused() -> None:
-    built("SAC").save_model("sac.pt")
-    with pytest.raises(CheckpointError, match="holds SAC, expected DQN"):
-        make("DQN").load_model("sac.pt")

@@ -96,15 +96,9 @@ def test_what_is_sampled_follows_the_options(tmp_path: Path, option: str, value:
     assert len(algorithm.replay_buffer) == algorithm.agent.t == steps
 
 
-@pytest.mark.slow
-def test_no_gradient_step_is_taken_before_the_buffer_is_large_enough(tmp_path: Path) -> None:
-    _, batches, *_ = run(tmp_path, min_buffer_size=17)  # of 24 steps: the last two iterations begin with 20 and 24
-    assert len(batches) == 2 * 2
-    assert not run(tmp_path / "other", min_buffer_size=25)[1]
-
-
 @pytest.mark.parametrize(("option", "value", "expected"), [
     ("n_train_steps", 7, {"updates": 5 * 7}), ("buffer_batch_size", 3, {"rows": 3}),
+    ("min_buffer_size", 17, {"updates": 2 * 2}),  # of 24 steps: the last two iterations begin with 20 and 24
     ("discount", 0.5, {"discount": 0.5}),
     ("reward_scale", 0.25, {"reward": 0.25}),
 ])  # fmt: skip

@@ -1,7 +1,6 @@
 """Estimators within scikit-learn's tools, with episodes as samples."""
 
 import copy
-import multiprocessing
 import pickle
 from typing import Any
 
@@ -16,7 +15,7 @@ from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
 from pfrl_like.metrics import td_error_scorer
 from pfrl_like.ope import FQEConfig, evaluate_offline
-from pfrl_like.preprocessing import MinMaxScaler, StandardScaler
+from pfrl_like.preprocessing import StandardScaler
 from pfrl_like.utils import set_random_seed
 
 sklearn_base = pytest.importorskip("sklearn.base")
@@ -150,35 +149,6 @@ def test_gpus_are_numbers_that_copies_know() -> None:
         made = make("DQN", use_gpu=given)
         assert made.use_gpu == kept
         assert sklearn_base.clone(made).use_gpu == kept and copy.deepcopy(made).use_gpu == kept
-
-
-@pytest.mark.slow
-def test_scalers_by_name_are_searched_and_validated() -> None:
-    made, data = make("CQL", action_scaler="min_max", n_epochs=1), vectors(False)
-    grid = {"scaler": [None, "standard", MinMaxScaler()], "reward_scaler": ["standard", "return"]}
-    search = model_selection.GridSearchCV(made, grid, cv=2, scoring=td_error_scorer, error_score="raise")
-    search.fit(data.episodes, **QUIET)
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all() and len(search.cv_results_["params"]) == 6
-    assert search.best_estimator_.action_scaler.fitted and not made.action_scaler.fitted
-    assert repr(search.best_estimator_.get_params()["scaler"]) == repr(search.best_params_["scaler"])
-    scores = model_selection.cross_validate(
-        search.best_estimator_, data, cv=2, scoring=td_error_scorer, params=QUIET, error_score="raise"
-    )
-    assert np.isfinite(scores["test_score"]).all()
-
-
-@pytest.mark.slow
-def test_a_grid_is_searched_by_several_processes() -> None:
-    search = model_selection.GridSearchCV(
-        make("DQN"), {"learning_rate": [1e-4, 1e-3]}, cv=2, scoring=td_error_scorer, refit=False, n_jobs=2,
-        error_score="raise",
-    )  # fmt: skip
-    try:
-        search.fit(vectors(True).episodes, n_epochs=1, **QUIET)
-    finally:
-        loky.get_reusable_executor().shutdown()  # its processes would stay for minutes
-    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
-    assert not multiprocessing.active_children()
 
 
 def test_whether_it_is_fitted_is_known() -> None:

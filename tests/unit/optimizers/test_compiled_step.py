@@ -244,17 +244,6 @@ def test_more_agents_than_the_compiler_allows_recompilations() -> None:
 
 
 @pytest.mark.slow
-def test_another_target_network_is_noticed() -> None:
-    eager, compiled = make_twins()
-    assert_alike(eager, compiled, 4)
-    (region,) = compiled._compiled._regions.values()
-    assert region._direct is not None  # no wrapper of the compiler is in the way
-    for agent in (eager, compiled):
-        agent.target_model = copy.deepcopy(agent.model).requires_grad_(False)
-    assert_alike(eager, compiled, 4, first_seed=4)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(("agent", "n_regions"), [("DDPG", 1), ("TD3", 2), ("SoftActorCritic", 1)])
 def test_all_losses_and_the_noise_of_an_actor_critic_are_one_region(agent: str, n_regions: int) -> None:
     eager, compiled = make_actor_critic(agent), make_actor_critic(agent, compile=True)

@@ -82,12 +82,6 @@ class Nothing:
     """No fault."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_an_agent_without_faults_passes(make: Any) -> None:
-    check_only_streams(functools.partial(make, Nothing))
-
-
 class Forgets(ReplayBuffer):
     """Stores no last steps."""
 

@@ -139,15 +139,6 @@ def test_policies_learn_at_their_interval_beginning_with_the_first_update(name: 
     assert lengths == [most, most - 1, most - 1] * 2 + [most]
 
 
-@pytest.mark.parametrize("name", having("n_critics"))
-@pytest.mark.parametrize("n", [1, 3])
-def test_there_are_so_many_critics(name: str, n: int) -> None:
-    made = built(name, n_critics=n)
-    action = np.zeros(7, int) if made.discrete_action else np.zeros((7, 2))
-    assert made.impl.values_of_pairs(torch.tensor(OBS), made._actions(action)).shape == (n, 7)
-    made.update(0, 0, vectors(made.discrete_action).sample(16))
-
-
 @pytest.mark.parametrize("name", having("share_encoder"))
 def test_critics_share_an_encoder(name: str) -> None:
     def count(**options: Any) -> int:
