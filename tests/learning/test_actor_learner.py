@@ -49,8 +49,7 @@ def learn(outdir: Path, q_function: nn.Module, buffer: Any, terminates: bool, lr
 
 @pytest.mark.representatives(1)
 @pytest.mark.parametrize(
-    ("buffer", "terminates"),
-    [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)],
+    ("buffer", "terminates"), [(ReplayBuffer, False), (ReplayBuffer, True), (PrioritizedReplayBuffer, False)]
 )
 def test_actors_and_learner_find_the_values(tmp_path: Path, buffer: Any, terminates: bool) -> None:
     q_function = nn.Sequential(Table(np.zeros((SIZE + 1, 2), np.float32)), DiscreteActionValueHead())

@@ -10,9 +10,7 @@ import torch
 from estimator_parts import QUIET, make, vectors
 from torch import nn
 
-from pfrl_like.action_value import (
-    DiscreteActionValue,
-)
+from pfrl_like.action_value import DiscreteActionValue
 from pfrl_like.augmentation.pipeline import AUGMENTATIONS, make_augmentation
 from pfrl_like.batch import Batch
 from pfrl_like.explorers import Boltzmann, ConstantEpsilonGreedy

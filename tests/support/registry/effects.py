@@ -23,6 +23,7 @@ KIN = "unit/agents/test_sac_kin.py::test_"
 QUANTILES = "unit/agents/test_quantile_agents.py::test_"
 ACTORS = "unit/learning/test_acting_copy.py::test_"
 LEARNING = "golden/test_advantage_learning.py::test_"
+CONSERVATIVE = "golden/test_conservative_losses.py::test_"
 COMPILED = "unit/optimizers/test_compiled_step.py::test_"
 ONE_REGION = COMPILED + "all_losses_and_the_noise_of_an_actor_critic_are_one_region"
 
@@ -50,7 +51,7 @@ def multiplied(network: nn.Module, factor: float) -> nn.Module:
 
 def learnt(value: Any, held_by: str = "", **options: Any) -> Effect:
     """Another value, which changes what is learnt."""
-    return Effect(value, "parameters", held_by=held_by, **options)
+    return Effect(value, "parameters", held_by, **options)
 
 
 def anew(name: str) -> Effect:
@@ -105,14 +106,10 @@ COMMON: Table = {
     "gpu": Effect(99, refused="cuda:99"),
     "device": Effect("cuda:99", refused="cuda:99"),
     "gamma": learnt(0.3),
-    "phi": Effect(
-        lambda obs: -3 * obs, "parameters evaluation",
-        held_by=DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing",
-    ),
-    "batch_states": Effect(
-        of_other_features, "parameters evaluation",
-        held_by=DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi",
-    ),
+    "phi": Effect(lambda obs: -3 * obs, "parameters evaluation",
+        DQN + "phi_is_applied_in_acting_and_in_learning_but_not_in_storing"),
+    "batch_states": Effect(of_other_features, "parameters evaluation",
+        DQN + "batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi"),
     "logger": Effect(logging.getLogger("of.a.user"), "log", held_by=DQN + "logger_hears_of_a_refused_update"),
     "recurrent": Effect(False, refused="recurrent is False", given=SEQUENCES),
     "max_grad_norm": learnt(0.01, DQN + "max_grad_norm_limits_the_whole_gradient"),
@@ -125,14 +122,12 @@ REPLAY: Table = {
     "minibatch_size": learnt(7, DQN + "minibatch_size_is_the_number_of_transitions"),
     "update_interval": Effect(5, "updates parameters", held_by=DQN + "update_interval_is_the_steps_between_updates"),
     "n_times_update": Effect(3, "updates parameters", held_by=DQN + "n_times_update_is_the_updates_at_each_of_them"),
-    "target_update_interval": Effect(
-        10, "targets parameters", held_by=DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"
-    ),
+    "target_update_interval": Effect(10, "targets parameters",
+        DQN + "target_update_interval_is_the_steps_between_moves_of_the_target"),
     "target_update_method": Effect("soft", "targets parameters", held_by=MOMENTS),
     "soft_update_tau": Effect(0.5, "targets parameters", given={"target_update_method": "soft"}, held_by=MOMENTS),
     "batch_accumulator": learnt("sum", DQN + "batch_accumulator_sum_is_the_mean_times_the_rows"),
     "episodic_update_len": learnt(2, **REPLAYED),
-    "num_steps": learnt(
-        3, "golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps", given=SEQUENCES
-    ),
+    "num_steps": learnt(3, "golden/test_returns.py::test_an_agent_learns_from_the_value_after_n_steps",
+        given=SEQUENCES),
 }  # fmt: skip

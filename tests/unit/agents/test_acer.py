@@ -99,17 +99,6 @@ def test_the_buffer_holds_the_distributions_that_acted_in_training() -> None:
     assert_close(logits, distribution.logits.detach())
 
 
-def test_replay_of_unchanged_parameters_is_the_online_update() -> None:
-    online, replayed = make_acer(t_max=6, n_times_replay=0, lr=1.0), make_acer(t_max=6, n_times_replay=0, lr=0.0)
-    before = parameters(online)
-    play(online, 6)
-    play(replayed, 6)
-    replayed.optimizer.param_groups[0]["lr"] = 1.0
-    replayed.replay_start_size = 1
-    replayed.update_from_replay()
-    assert_close(parameters(replayed) - before, parameters(online) - before, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_recurrent_replay_begins_at_stored_states() -> None:
     agent = make_acer(recurrent=True, t_max=2, n_times_replay=4, replay_start_size=6)

@@ -84,8 +84,7 @@ def train_in_one_and_in_several(agent: Any, where: str, tmp_path: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("agent", "recurrent", "where"),
-    sparing(itertools.product(AGENTS, [False, True], ["info", "obs"]), (False, "info")),
+    ("agent", "recurrent", "where"), sparing(itertools.product(AGENTS, [False, True], ["info", "obs"]), (False, "info"))
 )
 def test_agents_never_choose_a_forbidden_action(agent: str, recurrent: bool, where: str, tmp_path: Any) -> None:
     one = make_masked_agent(agent, recurrent)

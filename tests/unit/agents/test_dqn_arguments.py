@@ -180,17 +180,6 @@ def test_without_phi_the_agent_has_one_that_does_nothing() -> None:
     assert agent.batch_states([obs], agent.device, agent.phi).tolist() == [[1.0] * 5]
 
 
-def test_phi_written_for_one_observation_only_is_applied_row_by_row() -> None:
-    def phi(obs: Any) -> Any:
-        return np.array([obs[0], obs[4]], dtype=np.float32)  # of a stack it would take two rows
-
-    agent = make_agent(phi=phi, q_function=FCStateQFunctionWithDiscreteAction(2, 2, 8, 1))
-    batch = make_batch(6)
-    q = agent.model(batch.obs[:, [0, 4]]).evaluate_actions(batch.action)
-    terminal = batch.replace(discount=torch.zeros(6))
-    torch.testing.assert_close(agent.update(terminal)[0], (batch.reward - q).detach())
-
-
 @pytest.mark.parametrize("recurrent", [False, True])
 @pytest.mark.parametrize("nest", [str, lambda text: {"text": text, "length": len(text)}, lambda text: (text, 0)])
 def test_phi_may_make_numbers_of_objects(nest: Callable[[str], Any], recurrent: bool) -> None:
@@ -203,16 +192,6 @@ def test_phi_may_make_numbers_of_objects(nest: Callable[[str], Any], recurrent: 
         agent.act(nest("a" * (i % 5)))
         agent.observe(nest("a" * ((i + 1) % 5)), 1.0, False, i % 5 == 4)
     assert agent.optim_t > 0
-
-
-def test_what_phi_makes_of_objects_is_learnt_from() -> None:
-    words = ["a", "bcd", "ef", "ghij"]
-    agent = make_agent(phi=lambda text: np.eye(5, dtype=np.float32)[len(text)])
-    for word in words:
-        agent.replay_buffer.append(word, 1, 1.0, word, is_state_terminal=True)
-    items = agent.replay_buffer.sample(4)
-    q = agent.model(torch.eye(5)[[len(item[0]["state"]) for item in items]]).q_values[:, 1]
-    torch.testing.assert_close(agent.update(items)[0], (1.0 - q).detach())
 
 
 def test_batch_states_of_the_users_own_gets_the_list_of_observations_the_device_and_phi() -> None:

@@ -24,11 +24,7 @@ from pfrl_like.dataset import MDPDataset
 from pfrl_like.errors import NonFiniteError
 from pfrl_like.functions import exponential_weight
 from pfrl_like.nn import Lambda
-from pfrl_like.policies import (
-    DeterministicHead,
-    GaussianHeadWithDiagonalCovariance,
-    SquashedGaussianHead,
-)
+from pfrl_like.policies import DeterministicHead, GaussianHeadWithDiagonalCovariance, SquashedGaussianHead
 from pfrl_like.replay_buffers import EpisodicReplayBuffer, ReplayBuffer
 from pfrl_like.testing.play import difference
 

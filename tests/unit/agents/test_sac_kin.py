@@ -27,12 +27,7 @@ from pfrl_like.q_functions import (
 )
 from pfrl_like.testing.play import play_one
 
-OPTIONS: dict[str, Any] = {
-    "replay_start_size": 10,
-    "minibatch_size": 4,
-    "entropy_target": -2.0,
-    "initial_temperature": 0.2,
-}
+OPTIONS: Any = {"replay_start_size": 10, "minibatch_size": 4, "entropy_target": -2.0, "initial_temperature": 0.2}
 adam = functools.partial(torch.optim.Adam, lr=1e-2)
 
 

@@ -140,18 +140,6 @@ def test_infinite_losses_end_training() -> None:
         made.fit(data, n_epochs=50, **QUIET)
 
 
-def test_values_of_actions_that_cannot_be_are_refused() -> None:
-    discrete, continuous = fitted("DQN"), fitted("SAC")
-    for actions, bad in ((np.full(7, 3), 3), (np.full(7, -1), -1), (np.full((7, 1), 0.5), 0.5)):
-        with pytest.raises(ValueError, match=f"action has {bad}, expected integers from 0 to below 3"):
-            discrete.predict_value(OBS, actions)
-    assert discrete.predict_value(OBS, np.ones((7, 1), np.float32)).shape == (7,)
-    for shape in ((7, 3), (7,), ()):
-        with pytest.raises(ValueError, match=r"action has shape .*, expected \(n, 2\)"):
-            continuous.predict_value(OBS, np.zeros(shape))
-    assert continuous.predict_value(OBS[:0], np.zeros((0, 2))).shape == (0,)
-
-
 def test_epochs_are_yielded_with_their_metrics() -> None:
     made = make("DQN")
     seen = list(made.fitter(vectors(True), 3, scorers={"one": lambda algo, episodes: 1.0}, **QUIET))

@@ -12,7 +12,6 @@ from estimator_parts import make, vectors
 from pfrl_like import algos
 from pfrl_like.algos.fitting.epochs import RunLog
 from pfrl_like.algos.fitting.fitting import Training
-from pfrl_like.dataset import MDPDataset
 from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter, NoopAdapterFactory
 from pfrl_like.metrics import td_error_scorer
 
@@ -67,20 +66,6 @@ def test_the_console_shows_hyperparameters_and_metrics(capsys: pytest.CaptureFix
     assert "epoch=0 step=7 one=1.000000" in lines and "epoch=1 step=14 one=1.000000" in lines
     assert sum(line.startswith("epoch=1 step=14 value_loss=") for line in lines) == 1
     assert "14/14 steps" in err
-
-
-@pytest.mark.parametrize("convention", ["same_row", "next_row"])
-def test_the_log_tells_the_reward_convention(
-    convention: str, capsys: pytest.CaptureFixture[str], recwarn: pytest.WarningsRecorder
-) -> None:
-    rows = np.zeros((40, 4)), np.arange(40) % 3, np.ones(40), np.arange(40) % 10 == 9
-    data = MDPDataset(*rows, discrete_action=True, reward_convention=convention)
-    make("DQN").fit(data, n_epochs=1, experiment_name="run", with_timestamp=False, show_progress=False)
-    assert f"reward_convention={convention}" in capsys.readouterr().out.splitlines()
-    path = Path("d3rlpy_logs/run/params.json")
-    assert json.loads(path.read_text())["reward_convention"] == convention
-    algos.DQN.from_json(path)  # which takes it for no hyperparameter
-    assert not [warning for warning in recwarn if "reward_convention" in str(warning.message)]
 
 
 def test_an_interrupted_training_leaves_what_it_had() -> None:
@@ -149,18 +134,6 @@ def test_adapters_take_the_place_of_folder_and_tensorboard() -> None:
     assert np.array_equal(again.predict(np.zeros((1, 4))), made.predict(np.zeros((1, 4))))
     made.fit(vectors(False), n_epochs=1, logger_adapter=FileAdapterFactory("none"), save_metrics=False, **options)
     assert not Path("none").exists()
-
-
-def test_adapters_get_what_is_known_alone() -> None:
-    made = make("DQN")
-    made.fit(
-        vectors(True), n_epochs=1, scorers={"one": lambda algo, episodes: 1.0}, logging_strategy=LoggingStrategy.STEPS,
-        logging_steps=5, logger_adapter=FileAdapterFactory("logs"), **RUN,
-    )  # fmt: skip
-    lines = {name: Path(f"logs/run/{name}.csv").read_text().splitlines()[1:] for name in ("value_loss", "one")}
-    assert {name: [line.split(",")[1] for line in found] for name, found in lines.items()} == {
-        "value_loss": ["5"], "one": ["7"],
-    }  # fmt: skip
 
 
 def test_minibatches_of_all_there_is_are_told(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,6 @@ from pfrl_like.augmentation import AugmentationPipeline, ColorJitter
 from pfrl_like.dynamics import MOPO
 from pfrl_like.errors import NotFittedError
 from pfrl_like.gpu import Device
-from pfrl_like.metrics import td_error_scorer
 from pfrl_like.ope import FQEConfig, evaluate_offline
 from pfrl_like.preprocessing import StandardScaler
 from pfrl_like.utils import set_random_seed
@@ -68,25 +67,6 @@ def test_the_score_of_a_pipeline_is_that_of_its_last_step() -> None:
         set_random_seed(0)
         scores.append(score(vectors(True).episodes))
     assert np.isfinite(scores[0]) and scores[0] == scores[1]
-
-
-@pytest.mark.slow
-def test_a_pipeline_is_cross_validated_and_searched() -> None:
-    def scoring(made: Any, episodes: Any) -> float:
-        return float(td_error_scorer(made[-1], made[:-1].transform(episodes)))
-
-    episodes = vectors(True).episodes
-    scores = model_selection.cross_validate(
-        piped(First()), episodes, cv=3, params=ONCE, scoring=scoring, return_estimator=True, error_score="raise"
-    )
-    assert (scores["test_score"] < 0).all() and {made[-1].impl.optim_t for made in scores["estimator"]} == {40 // 16}
-    search = model_selection.GridSearchCV(
-        piped(First()), {"algo__gamma": [0.5, 0.9], "first__n": [1, 3], "first": [First(), First(2)]}, cv=2,
-        scoring=lambda made, _: made[-1].impl.gamma + made[0].n, error_score="raise",
-    )  # fmt: skip
-    search.fit(episodes, **ONCE)
-    assert search.best_params_["algo__gamma"] == 0.9 and search.best_params_["first__n"] == 3
-    assert search.best_estimator_[-1].impl.optim_t == 60 // 16
 
 
 def test_parts_of_a_pipeline_are_set_and_cloned() -> None:

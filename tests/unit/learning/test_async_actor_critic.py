@@ -183,26 +183,6 @@ def test_batch_states_and_phi_make_the_features() -> None:
     assert seen == [1, 1, 1, 1, 1]  # each observation that was acted on, then what came after
 
 
-def test_running_means_decay_as_told() -> None:
-    agent = make_a3c(average_value_decay=0.5, average_entropy_decay=0.0, pi_loss_coef=0.0, v_loss_coef=0.0)
-    values: list[float] = []
-    learn = agent.learn
-
-    def watched(batch: Batch) -> Any:
-        error, stats = learn(batch)
-        values.extend(stats["value"].tolist())
-        agent.last_entropy = stats["entropy"][-1].item()  # type: ignore[attr-defined]
-        return error, stats
-
-    agent.learn = watched  # type: ignore[method-assign]
-    play(agent, 4)
-    mean = 0.0
-    for value in values:
-        mean += 0.5 * (value - mean)
-    assert_close(dict(agent.get_statistics())["average_value"], mean)
-    assert_close(agent.average_entropy, agent.last_entropy)  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

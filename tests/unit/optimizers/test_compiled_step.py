@@ -160,14 +160,6 @@ def test_an_update_after_loading_goes_on_from_what_was_loaded() -> None:
 
 
 @pytest.mark.slow
-def test_a_loaded_agent_may_compile_at_its_first_update() -> None:
-    eager, compiled = make_twins("CategoricalDQN")
-    eager.update(make_batch(0))
-    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
-    assert_alike(eager, compiled, 5, first_seed=1)
-
-
-@pytest.mark.slow
 def test_other_hyperparameters_and_batch_sizes_make_another_region() -> None:
     eager, compiled = make_twins()
     assert_alike(eager, compiled, 3)

@@ -1,7 +1,6 @@
 """Each hyperparameter does what its text says."""
 
 import copy
-import inspect
 import operator
 import pickle
 from typing import Any
@@ -45,16 +44,6 @@ def test_texts_of_annotations_are_understood() -> None:
     made: Any = namespace["Further"](further=3.0)
     assert made.further == 3.0 and made.defaults().keys() - algos.DQN.defaults().keys() == {"further"}
     del algos.fitting.base.ESTIMATORS["Further"]
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_every_hyperparameter_is_an_attribute_and_is_documented(name: str) -> None:
-    kind = algos.fitting.base.ESTIMATORS[name]
-    texts = "\n".join(inspect.getdoc(base) or "" for base in kind.__mro__ if issubclass(base, algos.Estimator))
-    for parameter, default in kind.defaults().items():
-        assert f"\n    {parameter}: " in texts, parameter
-        assert inspect.signature(kind).parameters[parameter].default is default
-        assert hasattr(kind(), parameter)
 
 
 #: Optimisers by the hyperparameters that are their learning rates; an agent has one of several names.

@@ -343,10 +343,7 @@ BAD: list[tuple[str, dict[str, Any], type[Exception]]] = [
     ("REINFORCE", {"batchsize": 0}, ValueError),
     ("REINFORCE", {"beta": -1}, ValueError),
     *(("TRPO", {name: 0}, ValueError) for name in ("update_interval", "vf_epochs", "conjugate_gradient_max_iter")),
-    *(
-        ("TRPO", {name: -1}, ValueError)
-        for name in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")
-    ),
+    *(("TRPO", {key: -1}, ValueError) for key in ("max_kl", "conjugate_gradient_damping", "line_search_max_backtrack")),
 ]
 
 
