@@ -12,6 +12,7 @@ from estimator_parts import make, vectors
 from pfrl_like import algos
 from pfrl_like.algos.fitting.epochs import RunLog
 from pfrl_like.algos.fitting.fitting import Training
+from pfrl_like.dataset import MDPDataset
 from pfrl_like.loggers import FileAdapterFactory, LoggingStrategy, NoAdapter, NoopAdapterFactory
 from pfrl_like.metrics import td_error_scorer
 
@@ -177,3 +178,12 @@ def test_secret_parameters_reach_neither_console_nor_file_nor_adapter(
             log.params(params)
     assert json.loads((tmp_path / "run" / "params.json").read_text()) == masked == given[0]
     assert "me:pw" not in capsys.readouterr().out
+
+
+def test_the_log_tells_the_reward_convention(recwarn: pytest.WarningsRecorder) -> None:
+    rows = np.zeros((40, 4)), np.arange(40) % 3, np.ones(40), np.arange(40) % 10 == 9
+    data = MDPDataset(*rows, discrete_action=True, reward_convention="same_row")
+    make("DQN").fit(data, n_epochs=1, experiment_name="run", with_timestamp=False, show_progress=False)
+    assert json.loads(Path("d3rlpy_logs/run/params.json").read_text())["reward_convention"] == "same_row"
+    algos.DQN.from_json("d3rlpy_logs/run/params.json")  # which takes it for no hyperparameter
+    assert not [warning for warning in recwarn if "reward_convention" in str(warning.message)]

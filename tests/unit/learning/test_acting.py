@@ -121,10 +121,7 @@ def test_what_reset_gives_is_no_observation(info: Any) -> None:
         (np.zeros(5, np.float64), r"came as \(1, 5\) of float64, which gave: .* cast with phi, or wrap "),
         (np.int64(3), "came as"),
         ({"camera": np.zeros(5), "joints": np.zeros(3)}, ".*; phi makes of each observation what the network takes"),
-        (
-            {"observation": np.zeros(3), "achieved_goal": np.zeros(1), "desired_goal": np.zeros(2)},
-            ".*phi=concatenate_goal",
-        ),
+        ({"observation": np.zeros(3), "achieved_goal": np.zeros(1), "desired_goal": np.zeros(2)}, ".*concatenate_goal"),
     ],
 )
 def test_observations_that_do_not_fit_the_q_function_are_refused(obs: Any, message: str, recurrent: bool) -> None:
