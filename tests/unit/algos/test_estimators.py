@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from estimator_parts import ALL, QUIET, built, fitted, images, make, predicted, vectors
+from estimator_parts import ALL, QUIET, fitted, images, make, predicted, vectors
 
 from pfrl_like import algos, load_learnable
 from pfrl_like.agents.offline.awr import td_lambda_returns
@@ -269,6 +269,6 @@ def test_values_of_awr_are_those_of_states(name: str) -> None:
 
 
 def test_a_model_of_another_algorithm_is_refused() -> None:
-    built("SAC").save_model("sac.pt")
+    fitted("SAC").save_model("sac.pt")
     with pytest.raises(CheckpointError, match="is a model of SAC, expected DQN"):
         make("DQN").load_model("sac.pt")

@@ -164,10 +164,7 @@ def test_trying_a_policy_leaves_the_random_streams() -> None:
 
 
 def test_imitators_have_every_action_that_occurs() -> None:
-    for options, message in (
-        ({"n_actions": 1}, "n_actions is 1, expected an integer from 2"),
-        ({"n_steps": 0}, "n_st"),
-    ):
+    for options, message in (({"n_actions": 1}, "n_actions is 1, .* an integer from 2"), ({"n_steps": 0}, "n_steps")):
         with pytest.raises(ValueError, match=message):
             ope.fitted_behavior(data(), **{"n_steps": 1, **options})
     assert ope.fitted_behavior(data(), 1, 3).policy(torch.zeros(1, OBS)).probs.shape == (1, 3)

@@ -160,14 +160,6 @@ def test_an_update_after_loading_goes_on_from_what_was_loaded() -> None:
 
 
 @pytest.mark.slow
-def test_a_loaded_agent_may_compile_at_its_first_update() -> None:
-    eager, compiled = make_twins("CategoricalDQN")
-    eager.update(make_batch(0))
-    compiled.load_state_dict(copy.deepcopy(eager.state_dict()))
-    assert_alike(eager, compiled, 5, first_seed=1)
-
-
-@pytest.mark.slow
 def test_other_hyperparameters_and_batch_sizes_make_another_region() -> None:
     eager, compiled = make_twins()
     assert_alike(eager, compiled, 3)
@@ -241,17 +233,6 @@ def test_agents_in_one_process_do_not_take_each_others_regions() -> None:
 def test_more_agents_than_the_compiler_allows_recompilations() -> None:
     for _ in range(torch._dynamo.config.recompile_limit + 1):
         assert_alike(*make_twins(), 3)
-
-
-@pytest.mark.slow
-def test_another_target_network_is_noticed() -> None:
-    eager, compiled = make_twins()
-    assert_alike(eager, compiled, 4)
-    (region,) = compiled._compiled._regions.values()
-    assert region._direct is not None  # no wrapper of the compiler is in the way
-    for agent in (eager, compiled):
-        agent.target_model = copy.deepcopy(agent.model).requires_grad_(False)
-    assert_alike(eager, compiled, 4, first_seed=4)
 
 
 @pytest.mark.slow

@@ -82,12 +82,6 @@ class Nothing:
     """No fault."""
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_an_agent_without_faults_passes(make: Any) -> None:
-    check_only_streams(functools.partial(make, Nothing))
-
-
 class Forgets(ReplayBuffer):
     """Stores no last steps."""
 
@@ -103,9 +97,7 @@ def test_a_step_that_is_not_stored_is_named() -> None:
 
 
 def test_an_agent_that_does_not_learn_is_named() -> None:
-    with pytest.raises(
-        AssertionError, match="nothing was learnt from in 40 steps of 3 environments, autoreset NextStep"
-    ):
+    with pytest.raises(AssertionError, match="nothing was learnt from in 40 steps of 3 environments, .* NextStep"):
         check_only_streams(functools.partial(make_dqn, Nothing, replay_start_size=1_000))
 
 
@@ -115,9 +107,7 @@ def test_another_agent_in_another_autoreset_mode_is_named() -> None:
     def difference(first: Any, second: Any, name: str) -> str | None:
         return None if first == second else f"{name} is {first} and {second}"
 
-    with pytest.raises(
-        AssertionError, match="autoreset Disabled, gave another agent than 2 .* SameStep: state is 1 and 2"
-    ):
+    with pytest.raises(AssertionError, match="Disabled, gave another agent than 2 .* SameStep: state is 1 and 2"):
         check_streams(functools.partial(make_dqn, Nothing), Chain(), 40, 0, difference, lambda agent: next(states))
 
 

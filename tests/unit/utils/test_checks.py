@@ -139,11 +139,7 @@ def test_observation_that_is_not_of_the_space_is_refused(space, obs, message):
 
 @pytest.mark.parametrize(
     ("observations", "message"),
-    [
-        (np.zeros((2, 3)), r"obs\[0\] has shape"),
-        ([np.zeros(2), np.zeros(3)], r"obs\[1\] has shape"),
-        ([0], "holds 1 obs"),
-    ],
+    [(np.zeros((2, 3)), r"obs\[0\] has sh"), ([np.zeros(2), np.zeros(3)], r"obs\[1\] has sh"), ([0], "holds 1 obs")],
 )
 def test_observations_of_several_envs_are_checked(observations, message):
     check_observations(BOX, np.zeros((2, 2)), 2)

@@ -8,10 +8,9 @@ import experiment_fakes
 import gymnasium
 import numpy as np
 import pytest
-import torch
-from estimator_parts import ALL, QUIET, SMALL, SMALL_FILTERS, images, make
+from estimator_parts import ALL, QUIET, SMALL_FILTERS, images, make
 
-from pfrl_like import algos, explorers
+from pfrl_like import explorers
 from pfrl_like.dataset import MDPDataset
 from pfrl_like.experiments import train_agent
 from pfrl_like.online.buffers import ReplayBuffer as OnlineBuffer
@@ -54,16 +53,6 @@ def test_epochs_collect_steps_and_then_learn(name: str) -> None:
     )  # fmt: skip
     begin = counts[0][3] - 4  # of those whose policy learns in the first update
     assert counts == [(0, 20, 20, begin + 4), (1, 40, 40, begin + 8), (2, 60, 60, begin + 12)]
-
-
-@pytest.mark.slow
-def test_the_buffer_holds_what_happened() -> None:
-    buffer = ReplayBuffer(100)
-    make("SAC").fit_online(Counting(False), buffer, n_epochs=1, n_steps_per_epoch=30, **QUIET)
-    batch = buffer.sample_batch(30, 0.5)
-    assert torch.allclose(batch.next_obs, batch.obs + 0.1)
-    assert torch.allclose(batch.reward, 10 * batch.next_obs[:, 0])
-    assert torch.equal(batch.discount == 0, batch.next_obs[:, 0] > 0.65)
 
 
 def test_updates_may_come_with_the_steps() -> None:
@@ -291,28 +280,6 @@ def test_an_environment_of_other_shapes_is_refused() -> None:
     built.create_impl((5,), 3)
     with pytest.raises(ValueError, match=r"was built for shape \(5,\) and size 3"):
         built.fit_online(Counting(True), **QUIET)
-
-
-@pytest.mark.slow
-def test_a_fitted_policy_is_better_than_chance() -> None:
-    class Guess(Counting):
-        """One step; the reward is 1 for the action that is the place of the largest number."""
-
-        def _obs(self) -> Any:
-            self.shown = np.random.normal(size=3).astype(np.float32)
-            return self.shown
-
-        def step(self, action: Any) -> Any:
-            reward = float(int(action) == int(self.shown.argmax()))
-            return self._obs(), reward, True, False, {}
-
-    made = algos.DQN(**SMALL | {"batch_size": 64}, learning_rate=3e-3, target_update_interval=10)
-    made.fit_online(
-        Guess(True, (3,)), None, explorers.ConstantEpsilonGreedy(1.0, lambda: np.random.randint(3)), n_epochs=1,
-        n_steps_per_epoch=600, n_updates_per_epoch=300, **QUIET,
-    )  # fmt: skip
-    seen = np.random.normal(size=(300, 3)).astype(np.float32)
-    assert (made.predict(seen) == seen.argmax(1)).mean() > 0.85
 
 
 def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(capsys: Any) -> None:
