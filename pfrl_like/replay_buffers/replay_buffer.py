@@ -40,22 +40,23 @@ def _refuse_lengths(error: ValueError, **columns: Any) -> None:
 class ReplayBuffer(SavedBuffer):
     """Replay buffer of the last `capacity` transitions, sampled uniformly.
 
-        An item is a transition with up to `num_steps` - 1 transitions after it. An item can be sampled as soon as its last
-        transition is stored or its episode has ended. Items have consecutive sequence numbers, and the oldest items are
-        removed first.
+    An item is a transition with up to `num_steps` - 1 transitions after it. An item can be sampled as soon as its last
+    transition is stored or its episode has ended. Items have consecutive sequence numbers, and the oldest items are
+    removed first.
 
-        `memory` and `sample` return PFRL's lists of transition dicts. Assigning to a key of a transition changes the stored
-        value (see `StoredTransition`), also in later checkpoints.
+    `memory` and `sample` return PFRL's lists of transition dicts. Assigning to a key of a transition changes the stored
+    value (see `StoredTransition`), also in later checkpoints.
+
     A buffer is not thread-safe: if different threads append and sample, they must share a lock.
 
-        Args:
-            capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
-            num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
-            rng: NumPy generator; None uses the global NumPy stream.
+    Args:
+        capacity: Maximum number of items. If it is exceeded, the oldest items are removed. None if unbounded.
+        num_steps: Number of transitions per item, for n-step returns (Sutton and Barto 2018, eq. 7.1).
+        rng: NumPy generator; None uses the global NumPy stream.
 
-        Raises:
-            ValueError: If `capacity` or `num_steps` is less than 1 or not an integer.
-            TypeError: If `rng` is not a NumPy generator.
+    Raises:
+        ValueError: If `capacity` or `num_steps` is less than 1 or not an integer.
+        TypeError: If `rng` is not a NumPy generator.
     """
 
     tells_future = True
