@@ -289,7 +289,7 @@ class HindsightReplayBuffer(ReplayBuffer):
 class _Relabelled(ReadOnlyDict):
     """A read-only transition of a sample; its stored values may differ."""
 
-    way_out = (
+    advice = (
         "a hindsight buffer creates the transitions of a sample with new goals: change stored transitions through "
         "buffer.memory, or change a copy, dict(step)"
     )

@@ -15,7 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.columns import Columns, RecordedColumns, dump_places, keep_places, restore, restore_places, settle
+from pfrl_like.columns import (
+    Columns,
+    RecordedColumns,
+    dump_locators,
+    keep_locators,
+    mark_used,
+    restore,
+    restore_locators,
+)
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
@@ -65,9 +73,9 @@ class RewindingBuffer(ReplayBuffer):
     def _write_state(self) -> None:
         """Write the whole state, synced to the disk, and begin a new journal."""
         columns = self._columns
-        columns.forget_names()
+        columns.clear_names()
         columns.records.clear()
-        state = self._state(dump_places)
+        state = self._state(dump_locators)
         self._directory.begin({**state["header"], CAPACITY: self._capacity}, state["arrays"], self._files)
         self._schema = columns.schema
         self._synced()
@@ -122,13 +130,13 @@ class RewindingBuffer(ReplayBuffer):
         folder = os.path.abspath(folder)
         make_directory(folder)
         self.sync()
-        state = self._state(dump_places)
+        state = self._state(dump_locators)
         header = {**state["header"], "files": self._files.token}
         table = SavedFile.write(folder, "table", header, state["arrays"])
         path = os.path.join(folder, table.name)
         self._directory.note_saves(self._saves_and(path))
         self._columns.keep_only(self._directory.saves)
-        keep_places(self._columns, path, state["arrays"])
+        keep_locators(self._columns, path, state["arrays"])
         return self._reference(folder, [], table, state["rng"])
 
     def load_increment(
@@ -158,9 +166,9 @@ class RewindingBuffer(ReplayBuffer):
         def fill(header: Any, arrays: Any) -> Columns:
             self._refusal = "must be opened again, because restoring a save failed"
             self._files.grow(False)
-            restore_places(header, arrays, columns)
+            restore_locators(header, arrays, columns)
             self._files.grow()
-            settle(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
+            mark_used(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
             return columns
 
         self._load_state(state, fill)
@@ -177,7 +185,7 @@ class RewindingBuffer(ReplayBuffer):
         for path in filter(os.path.exists, self._directory.saves):
             try:
                 with refused(path, MISFIT):
-                    keep_places(self._columns, path, read_arrays(path)[1])
+                    keep_locators(self._columns, path, read_arrays(path)[1])
             except CheckpointError as error:
                 self.logger.warning("%s: a save cannot be restored: %s", self.dirname, error)
 
