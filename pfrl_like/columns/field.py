@@ -162,7 +162,7 @@ class Field:
         numbers: list[int] = []
         map_structure(numbers.append, structure)
         if numbers != [*range(len(leaves))]:
-            raise ValueError(f"the structure has the leaves {numbers}, expected 0 to {len(leaves) - 1}")
+            raise ValueError(f"the structure has the leaves {numbers}, expected {[*range(len(leaves))]}")
         return cls(rows, structure, leaves)
 
     def fill(self, arrays: Mapping[str, NDArray[Any]], prefix: str, at: NDArray[np.int64]) -> "Field":

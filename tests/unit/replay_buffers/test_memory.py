@@ -152,7 +152,7 @@ def test_none_frees_what_is_stored(kind, tmp_path):
     buffer.memory = None
     assert buffer.memory is None and len(buffer) == 0 and buffer.nbytes < 30_000
     for _ in range(2):
-        with pytest.raises(TypeError, match="memory is None, which has freed what was stored"):
+        with pytest.raises(TypeError, match="memory is None, so the buffer cannot store steps"):
             buffer.append(**step(0, terminal=True))
     for draw in (buffer.sample, buffer.sample_batch):
         with pytest.raises(ValueError, match="no items are held"):
@@ -309,7 +309,7 @@ def test_what_a_container_cannot_tell_is_refused():
     for i in range(3):
         buffer.append(**step(i))
     for options in ({"continuation": 2}, {"n_frames": 2}):
-        with pytest.raises(TypeError, match="memory is list, of which neither"):
+        with pytest.raises(TypeError, match="memory is list, which supports neither"):
             buffer.sample_batch(1, **options)
-    with pytest.raises(TypeError, match="memory: list of items of up to 2 steps, which can be neither saved"):
+    with pytest.raises(TypeError, match="memory: list contains items of up to 2 steps, which cannot be saved"):
         buffer.state_dict()
