@@ -485,9 +485,7 @@ class PrioritizedBuffer(Generic[T]):
             raise ValueError(f"cannot draw n={n} distinct items from a buffer of {len(self)}")
         check_uniform_ratio(uniform_ratio)
         if self.wait_priority_after_sampling and self._sampled is not None:
-            raise RuntimeError(
-                "call set_last_priority before sample, or construct with wait_priority_after_sampling=False"
-            )
+            raise RuntimeError("call set_last_priority before sample, or set wait_priority_after_sampling=False")
         index, probability = self._priorities.draw(n, uniform_ratio, rng)
         self._sampled = index
         values = [self.data[i] for i in (index - self._priorities.first).tolist()]

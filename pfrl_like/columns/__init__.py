@@ -11,9 +11,9 @@ from pfrl_like.columns.state import (
     dump,
     dump_locators,
     keep_locators,
+    load_locators,
     mark_used,
     restore,
-    restore_locators,
     shared_field,
 )
 from pfrl_like.columns.steps import ENDED, RUNNING, Indices, Running
@@ -41,7 +41,7 @@ __all__ = [
     "keep_locators",
     "packed",
     "restore",
-    "restore_locators",
+    "load_locators",
     "rows_of",
     "mark_used",
     "shared_field",

@@ -161,8 +161,8 @@ class RecordedColumns(Columns):
             for leaf in leaves:
                 if leaf is not None and as_array(leaf) is None:
                     raise ValueError(
-                        f"{name}: got {describe(leaf)}, which is not an array of numbers, but a persistent "
-                        "buffer stores arrays of equal shape: convert it, or use ReplayBuffer and save(allow_pickle=True)"
+                        f"{name}: got {describe(leaf)}, which is not an array of numbers; a persistent buffer stores "
+                        "arrays of equal shape: convert it to an array, or use ReplayBuffer and save(allow_pickle=True)"
                     )
 
     def _refuse_name(self, env_id: Any) -> None:

@@ -213,7 +213,7 @@ def dump_locators(columns: Columns, rows: Indices) -> tuple[dict[str, Any], dict
     return header, arrays
 
 
-def restore_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
+def load_locators(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]], columns: Columns) -> Columns:
     """Fill empty columns over the files from the result of `dump_locators`; the values are not checked.
 
     Raises:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from pfrl_like.collections.random_access_queue import RandomAccessQueue
-from pfrl_like.columns import Columns, Indices, RecordedColumns, mark_used, restore_locators
+from pfrl_like.columns import Columns, Indices, RecordedColumns, load_locators, mark_used
 from pfrl_like.errors import CheckpointError
 from pfrl_like.replay_buffers.episodic import EpisodicReplayBuffer
 from pfrl_like.replay_buffers.memory import StoredTransition
@@ -120,7 +120,7 @@ class PersistentBuffer(RewindingBuffer):
         done = 0
         try:
             columns = self._use(files)
-            self._load_state(logged._asdict(), lambda header, arrays: restore_locators(header, arrays, columns))
+            self._load_state(logged._asdict(), lambda header, arrays: load_locators(header, arrays, columns))
             for done, record in enumerate(logged.records[:count]):
                 if record != SYNCED:
                     self._replay_one(columns.replay(record, check=done >= logged.synced))

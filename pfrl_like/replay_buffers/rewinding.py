@@ -15,15 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from pfrl_like.columns import (
-    Columns,
-    RecordedColumns,
-    dump_locators,
-    keep_locators,
-    mark_used,
-    restore,
-    restore_locators,
-)
+from pfrl_like.columns import Columns, RecordedColumns, dump_locators, keep_locators, load_locators, mark_used, restore
 from pfrl_like.errors import CheckpointError
 from pfrl_like.processes.rerun_order import ordered
 from pfrl_like.replay_buffers.replay_buffer import ReplayBuffer
@@ -166,7 +158,7 @@ class RewindingBuffer(ReplayBuffer):
         def fill(header: Any, arrays: Any) -> Columns:
             self._refusal = "must be opened again, because restoring a save failed"
             self._files.grow(False)
-            restore_locators(header, arrays, columns)
+            load_locators(header, arrays, columns)
             self._files.grow()
             mark_used(columns, np.arange(1, len(arrays["reward"]) + 1), check=True)
             return columns

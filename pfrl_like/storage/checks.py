@@ -48,9 +48,7 @@ def check_like(loaded: Any, live: Mapping[str, Any], path: object) -> None:
         if not isinstance(value, torch.Tensor):
             continue
         if torch.nn.parameter.is_lazy(value):
-            raise CheckpointError(
-                path, f"cannot be loaded: {name} of the live model has no shape: call the model first"
-            )
+            raise CheckpointError(path, f"cannot be loaded: live {name} has no shape: call the model first")
         if actual.shape != value.shape or actual.dtype != value.dtype:
             forms = [f"shape {tuple(x.shape)} and dtype {x.dtype}" for x in (actual, value)]
             raise CheckpointError(path, f"{name} has {forms[0]}; expected {forms[1]}")

@@ -137,9 +137,7 @@ class WriterLock:
         try:
             self._lock.acquire()
         except (filelock.Timeout, RuntimeError):
-            raise CheckpointError(
-                directory, f"is being written by {_name_of(_read(owner))}; only one may write"
-            ) from None
+            raise CheckpointError(directory, f"is written by {_name_of(_read(owner))}; only one may write") from None
         except (OSError, NotImplementedError) as error:
             reason = getattr(error, "strerror", None) or error
             raise CheckpointError(directory, f"cannot be locked: {reason}") from error

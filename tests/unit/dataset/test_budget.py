@@ -25,8 +25,6 @@ def test_what_is_taken_is_no_longer_left() -> None:
 def test_who_trusts_a_file_says_how_much_it_may_take(name: str, tmp_path) -> None:
     rows = np.zeros((5, 100_000), np.float32)
     next_row(rows, rows[:, :1], rows[:, 0], rows[:, 0]).dump(tmp_path / name)
-    with pytest.raises(
-        CheckpointError, match=rf"{name}: \S+ needs \d+ bytes, but the limit max_bytes=1000000 leaves"
-    ):
+    with pytest.raises(CheckpointError, match=rf"{name}: \S+ needs \d+ bytes, but the limit max_bytes=1000000 leaves"):
         MDPDataset.load(tmp_path / name, max_bytes=1_000_000)
     assert MDPDataset.load(tmp_path / name, max_bytes=3_000_000).observations.shape == (5, 100_000)

@@ -506,5 +506,5 @@ def test_a_daemonic_process_is_told_what_to_do():
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=start_workers, args=(writer,), daemon=True)
     process.start()
-    assert "this process is daemonic, and may not have children. Use SerialVectorEnv" in reader.recv()
+    assert "this process is daemonic and may not have children. Use SerialVectorEnv" in reader.recv()
     process.join()

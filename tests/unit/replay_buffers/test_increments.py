@@ -325,7 +325,7 @@ def test_going_back_to_rows_that_were_written_over_is_told_and_costs_nothing_sto
     held = rewards(buffer)
     with pytest.raises(CheckpointError, match="have changed"):
         buffer.load_increment(tmp_path / "moved", reference)
-    with pytest.raises(CheckpointError, match="has to be opened again"):
+    with pytest.raises(CheckpointError, match="must be opened again"):
         append(buffer, range(1), vector)
     buffer.close()
     with persistent(tmp_path) as buffer:

@@ -311,7 +311,7 @@ def test_a_disk_that_fills_up_stops_the_buffer_and_keeps_what_was_stored(tmp_pat
         patch.setattr("pfrl_like.storage.journal.os.write", full)
         with pytest.raises(CheckpointError, match="No space left"):
             fill(buffer, 1, 5)
-    with pytest.raises(CheckpointError, match="cannot store any more after an earlier error .*No space left"):
+    with pytest.raises(CheckpointError, match="cannot store any more after an earlier error: .*No space left"):
         fill(buffer, 1, 5)
     buffer.close()
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
@@ -344,7 +344,7 @@ def test_what_the_disk_has_not_taken_is_not_said_to_be_on_it_later(tmp_path, mon
     with pytest.raises(CheckpointError, match="Input/output error"):
         waiting(buffer, tmp_path / "saves")
     for again in (lambda: fill(buffer, 1, 5), buffer.sync, lambda: waiting(buffer, tmp_path / "saves")):
-        with pytest.raises(CheckpointError, match="cannot store any more after an earlier error .*Input/output error"):
+        with pytest.raises(CheckpointError, match="cannot store any more after an earlier error: .*Input/output error"):
             again()
     (path,) = place.glob("journal-*")
     buffer.close()
@@ -427,7 +427,7 @@ def test_arguments_out_of_range_are_refused(tmp_path, options):
 
 def test_a_file_is_no_directory(tmp_path):
     (tmp_path / "file").write_text("x")
-    with pytest.raises(CheckpointError, match="cannot be made"):
+    with pytest.raises(CheckpointError, match="cannot be created"):
         PersistentReplayBuffer(tmp_path / "file", 20)
 
 
@@ -447,7 +447,7 @@ def test_values_without_their_meta_file_are_refused(tmp_path):
     with PersistentReplayBuffer(tmp_path, 20) as buffer:
         fill(buffer, 5)
     (tmp_path / "meta.json").unlink()
-    with pytest.raises(CheckpointError, match=r"has no meta\.json"):
+    with pytest.raises(CheckpointError, match=r"but no meta\.json"):
         PersistentReplayBuffer(tmp_path, 20)
 
 

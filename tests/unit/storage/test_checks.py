@@ -51,7 +51,7 @@ def test_something_else_than_a_dict_is_refused() -> None:
 
 
 def test_a_lazy_model_has_to_run_first() -> None:
-    with pytest.raises(CheckpointError, match="weight of the live model has no shape: call the model first"):
+    with pytest.raises(CheckpointError, match="live weight has no shape: call the model first"):
         check_like(nn.Linear(2, 3).state_dict(), nn.LazyLinear(3).state_dict(), "file")
 
 
