@@ -179,7 +179,7 @@ class AbstractReplayBuffer(ABC):
 
     @abstractmethod
     def load(self, filename: str) -> None:
-        """Replace the content with that of a file.
+        """Replace the content with the content of a file.
 
         Raises:
             CheckpointError: If the file is damaged or is not a saved buffer; the old content stays.
@@ -221,7 +221,7 @@ class AbstractReplayBuffer(ABC):
         self.load(path)
 
     def update_priorities(self, index: Any, td_error: Any) -> None:
-        """Update the priorities of sampled items from their errors; items removed since the draw are skipped.
+        """Update the priorities of sampled items from their errors; items removed since the sample are skipped.
 
         Args:
             index: `Batch.index` of the batch that the errors were computed for, shape [n].

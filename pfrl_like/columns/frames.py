@@ -103,7 +103,7 @@ class MappedRows(Rows):
         self._divide(unused)
 
     def _divide(self, unused: list[int]) -> None:
-        """Hold those of the unused rows that a save refers to, and free the other rows."""
+        """Hold the unused rows that a save refers to, and free the other unused rows."""
         if self._kept:
             rows = np.array(unused, np.int64)
             kept = np.zeros(len(rows), np.bool_)

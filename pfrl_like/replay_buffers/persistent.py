@@ -93,7 +93,7 @@ class PersistentBuffer(RewindingBuffer):
 
     def _restore(self) -> None:
         logged, files = self._directory.read()
-        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # older directories lack it
+        self._capacity = capacity = logged.header.get(CAPACITY, self._wanted_capacity)  # missing in older directories
         if capacity is not None and (type(capacity) is not int or capacity < 1):
             raise CheckpointError(self.dirname, f"is damaged: its capacity is {capacity!r:.80}")
         whole = self._replay(logged, files, len(logged.records))

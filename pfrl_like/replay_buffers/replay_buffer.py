@@ -79,7 +79,7 @@ class ReplayBuffer(SavedBuffer):
         self._columns = Columns()
         self._first = self._next = 0  # sequence numbers of the oldest item and of the next new item
         self._ring: Indices = np.zeros(1024, np.int64)  # rows of the items: slot i % length has the row of item i
-        self._resumed: set[Any] = set()  # environments with a loaded running episode and no step since then
+        self._resumed: set[Any] = set()  # environments with a loaded running episode and no new step
         self._increments: dict[str, str] = {}
         self._handed_out = HandedOut()
 

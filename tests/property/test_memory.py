@@ -154,7 +154,7 @@ def change(step: Any, twin: Any, values: dict[str, Any], buffer: Any, reference:
     """Change a transition and the dict that stands for it; one that has left refuses."""
     waiting = [other for steps in reference.waiting.values() for other in steps]
     if not any(twin is other for item in [*reference.items, waiting] for other in item):
-        with pytest.raises(LookupError, match="has left the replay buffer"):
+        with pytest.raises(LookupError, match="was removed from the replay buffer"):
             step.update(values)
     elif len(values) > 1:
         step |= values

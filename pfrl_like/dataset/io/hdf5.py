@@ -144,7 +144,7 @@ def new_hdf5(path: str | os.PathLike[str], **options: Any) -> Iterator[Any]:
 
 
 class _Output(io.FileIO):
-    """File that stores its first error and never raises it: an error reported to HDF5 crashes the process at exit.
+    """File that stores its first error and does not raise it: an error reported to HDF5 crashes the process at exit.
 
     After the first error, writes are ignored and reads return zeros.
     """

@@ -400,7 +400,7 @@ def test_rows_are_synced_as_often_as_asked_for(tmp_path, monkeypatch, options, e
 
 def test_what_is_no_array_is_refused(tmp_path):
     buffer = PersistentReplayBuffer(tmp_path, 20)
-    with pytest.raises(ValueError, match="obs: got str, which is not an array of numbers, .*use ReplayBuffer"):
+    with pytest.raises(ValueError, match="obs: got str, which is not an array of numbers; .*use ReplayBuffer"):
         buffer.append("text", 0, 0.0, "more")
     with pytest.raises(ValueError, match="action: got str"):
         buffer.append(1.0, "left", 0.0, 2.0)
