@@ -232,7 +232,7 @@ def _replacing_alone(target: str, durable: bool = True) -> Iterator[str]:
 
 
 def make_directory(directory: str) -> None:
-    """Create a directory and its missing parents so that they survive a power failure; existing directories are unchanged.
+    """Create a directory and its missing parents so that they survive a power failure.
 
     Raises:
         CheckpointError: If the directory cannot be created.
