@@ -1,4 +1,4 @@
-"""Advantage actor-critic in several environments at once (Mnih et al. 2016, arXiv:1602.01783, without threads)."""
+"""A2C: synchronous advantage actor-critic in several environments (Mnih et al. 2016, arXiv:1602.01783)."""
 
 import dataclasses
 import logging
@@ -30,7 +30,7 @@ def a2c_loss(
         model: Module from observations to (distribution of actions, values [N, 1]).
         batch: Steps with `advantage` and `returns`.
         pi_loss_coef: Weight of the policy's loss, the mean of -A log pi(a | s).
-        v_loss_coef: Weight of the loss of the values, the mean of squared errors.
+        v_loss_coef: Weight of the value loss, the mean of squared errors.
         entropy_coeff: Weight of the entropy.
 
     Returns:
@@ -55,39 +55,42 @@ def a2c_loss(
 class A2C(OnPolicyAgent):
     """Advantage actor-critic agent.
 
-    A subclass may override `update` in two forms; it is then called after each rollout. `update(batch, ...)` gets the
-    steps as a `Batch` of features. PFRL's `update()` finds them in attributes, with T = `update_steps` and
-    P = `num_processes`: `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards` and `masks` [T, P] (0 after the last
-    step of an episode), `value_preds` and `returns` [T + 1, P], all float32, `obs_shape` and `action_shape`. If the
-    rollout ends with a terminal step, the last row of `states` repeats the one before.
+    A subclass may override `update` in two forms. The agent calls the overridden method after each rollout.
+    `update(batch, ...)` receives the steps as a `Batch` of features. PFRL's `update()` reads the steps from attributes.
+    With T = `update_steps` and P = `num_processes` these are `states` [T + 1, P, ...], `actions` [T, P, ...], `rewards`
+    [T, P], `masks` [T, P] (0 after the last step of an episode), `value_preds` and `returns` [T + 1, P], all float32,
+    and `obs_shape` and `action_shape`. If the rollout ends with a terminal step, the last row of `states` repeats the
+    previous row.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
         gamma: Discount factor per step.
-        num_processes: Number of environments. An update follows every `update_steps * num_processes` steps of all
-            environments together.
-        gpu: CUDA device index; None or negative means the CPU.
-        update_steps: Steps of each environment between updates.
-        phi: Feature extractor applied to each observation once, when it is acted on.
-        pi_loss_coef: Weight of the loss of the policy.
-        v_loss_coef: Weight of the loss of the values.
+        num_processes: Number of environments. The agent updates after every `update_steps * num_processes` steps,
+            summed over all environments.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        update_steps: Number of steps of each environment between updates.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
+        pi_loss_coef: Weight of the policy loss.
+        v_loss_coef: Weight of the value loss.
         entropy_coeff: Weight of the entropy bonus.
-        use_gae: Use generalised advantage estimates with lambda = `tau`; otherwise lambda is 1.
+        use_gae: True to use generalised advantage estimates with lambda = `tau`; False sets lambda to 1.
         tau: Lambda of the generalised advantage estimates.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        average_actor_loss_decay: Decay of the running mean of the policy's loss, which is a statistic only.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        device: Device as text or `torch.device`, instead of `gpu`.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        logger: Logger of refused updates.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        average_actor_loss_decay: Decay of the running mean of the policy's loss. The mean is only reported as a
+            statistic.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_actor_loss", "average_value", "average_entropy")
@@ -139,7 +142,7 @@ class A2C(OnPolicyAgent):
         )  # fmt: skip
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """One gradient step on `a2c_loss` of the whole rollout, or an update by overridden methods of PFRL's."""
+        """Make one gradient step on `a2c_loss` of the whole rollout, or call an overridden PFRL method."""
         if self._overridden_hooks and self._hooked_episodes is None:
             return learn_by_update(self, episodes)
         steps = self._evaluated(episodes, self.tau if self.use_gae else 1.0)
@@ -155,7 +158,7 @@ class A2C(OnPolicyAgent):
         return steps.required("advantage")[0], {"loss": loss.detach(), **stats}
 
     def _compute_returns(self, next_value: Tensor) -> None:
-        """Within an `update()`, fill `returns` from `rewards`, `masks` and, for advantage estimates, `value_preds`.
+        """Fill `returns` from `rewards`, `masks` and `value_preds`; called within PFRL's `update()`.
 
         Args:
             next_value: Values of the last row of `states`, [P].

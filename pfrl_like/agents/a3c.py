@@ -28,20 +28,20 @@ def a3c_loss(
     v_loss_coef: float = 0.5,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Sum over consecutive steps of the losses of the policy and of the value (arXiv:1602.01783, algorithm S3).
+    """Sum of policy loss and value loss over consecutive steps (arXiv:1602.01783, algorithm S3).
 
-    pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2, where R - V takes no
-    gradient in the loss of the policy.
+    The loss of one step is pi_loss_coef * (-(R - V) log pi(a) - beta H) + v_loss_coef * (R - V)**2 / 2. In the policy
+    loss no gradient flows through R - V.
 
     Args:
         log_prob: Log-probability of each action, [N].
         entropy: Entropy H of each distribution of actions, [N].
         value: Value V of each state, [N].
-        returns: Return R from each step on, bootstrapped after the last one, [N]; takes no gradient.
+        returns: Return R of each step, bootstrapped after the last step, [N]; no gradient flows into it.
         beta: Weight of the entropy.
-        pi_loss_coef: Weight of the loss of the policy, entropy included.
-        v_loss_coef: Weight of the loss of the value.
-        weight: Importance weight of each step, [N]; None for 1.
+        pi_loss_coef: Weight of the policy loss, including the entropy term.
+        v_loss_coef: Weight of the value loss.
+        weight: Importance weight of each step, [N]; None sets all weights to 1.
 
     Returns:
         A scalar.
@@ -57,32 +57,33 @@ class A3C(AsyncActorCritic, AsyncAgent):
     """Asynchronous advantage actor-critic; `experiments.train_agent_async` trains it in several processes.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         beta: Weight of the entropy in the loss.
-        process_idx: Number of the process; the runner sets it.
+        process_idx: Index of the process. The runner sets it.
         phi: Feature extractor applied to each observation.
-        pi_loss_coef: Weight of the loss of the policy, entropy included.
-        v_loss_coef: Weight of the loss of the value.
-        keep_loss_scale_same: Multiply the loss of fewer than `t_max` steps, at an episode's end, by `t_max` and divide
-            it by their number.
-        normalize_grad_by_t_max: Divide the loss by the number of steps.
-        use_average_reward: Learn from rewards minus their running mean, for tasks without end in which the reward per
-            step is maximised (Sutton and Barto 2018, section 10.3). `average_reward` is the mean of this process.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        average_reward_tau: Step size of the mean reward: it moves by this fraction of each advantage.
-        logger: Logger of refused updates.
+        pi_loss_coef: Weight of the policy loss, including the entropy term.
+        v_loss_coef: Weight of the value loss.
+        keep_loss_scale_same: True to multiply the loss of n < `t_max` steps, at the end of an episode, by `t_max / n`.
+        normalize_grad_by_t_max: True to divide the loss by the number of steps.
+        use_average_reward: True to learn from rewards minus their running mean, for continuing tasks that maximise the
+            mean reward per step (Sutton and Barto 2018, section 10.3). The attribute `average_reward` is the running
+            mean of this process.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        average_reward_tau: Step size of `average_reward`: this fraction of each advantage is added to it.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_reward",)
@@ -145,19 +146,20 @@ class A3C(AsyncActorCritic, AsyncAgent):
         return loss, error, {"loss": loss.detach(), "value": value.detach(), "entropy": entropy.detach()}
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update` for a batch of features instead of observations."""
+        """Update the parameters from a batch of features instead of observations."""
         error, stats = super().learn(batch)
         if self.use_average_reward:
             self.average_reward += self.average_reward_tau * float(error.sum())
         return error, stats
 
     def _returns(self, batch: Batch) -> Tensor:
-        """Discounted sum of the rewards from each row to the last, and of the value after it, [N]."""
+        """Return of each row, [N]: discounted rewards up to the last row, plus the discounted value after it."""
         reward = batch.reward - self.average_reward if self.use_average_reward else batch.reward
         next_value = torch.cat([torch.zeros(len(batch) - 1), self._last_value(batch)])
-        goes_on = torch.ones_like(reward, dtype=torch.bool)
-        reward, discount, next_value, goes_on = (x.unsqueeze(1) for x in (reward, batch.discount, next_value, goes_on))
-        return lambda_returns(reward, discount, next_value, goes_on, lambd=1.0).squeeze(1)
+        continues = torch.ones_like(reward, dtype=torch.bool)
+        columns = reward, batch.discount, next_value, continues
+        reward, discount, next_value, continues = (column.unsqueeze(1) for column in columns)
+        return lambda_returns(reward, discount, next_value, continues, lambd=1.0).squeeze(1)
 
     def _loss_scale(self, n_steps: int) -> float:
         scale = 1.0

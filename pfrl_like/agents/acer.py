@@ -27,50 +27,52 @@ from pfrl_like.utils.batch_states import batch_states
 from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import copy_param, frozen_copy, soft_copy_param
 
-#: Column of the replay buffer with the statistics of the distributions that actions were drawn from.
+#: Column of the replay buffer: parameters of the distributions that the actions were sampled from.
 MU = "mu"
 
 
 class ACER(AsyncActorCritic, AsyncAgent):
     """Actor-critic with experience replay; `experiments.train_agent_async` trains it in several processes.
 
-    After `t_max` steps, or at an episode's end, it learns from these steps, and then `n_times_replay` times from a part
-    of an episode in the replay buffer. Every process has its own replay buffer.
+    After `t_max` steps, or at the end of an episode, the agent makes one update from these steps and `n_times_replay`
+    updates from the replay buffer. Each update from the replay buffer uses a part of one episode. Every process has its
+    own replay buffer.
 
     Args:
-        model: Module from observations to a distribution of actions, an `ActionValue` and the value of the state:
-            `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or a module with one of them as its last layer.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        model: Module from observations to (distribution of actions, `ActionValue`, state value):
+            `ACERDiscreteActionHead`, `ACERContinuousActionHead`, or a module that ends in one of these heads.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
-        replay_buffer: An episodic replay buffer; None for no replay.
+        replay_buffer: Episodic replay buffer; None disables replay.
         beta: Weight of the entropy in the loss.
         phi: Feature extractor applied to each observation.
-        pi_loss_coef: Weight of the loss of the policy, entropy included.
-        Q_loss_coef: Weight of the loss of the values.
-        use_trust_region: Keep the policy near an average policy (section 3.3).
-        trust_region_alpha: Fraction of the average policy's parameters that is kept at an update.
-        trust_region_delta: Bound of the linearised divergence from the average policy.
-        truncation_threshold: Largest importance weight; None for no truncation and no correction of the bias.
-        disable_online_update: Learn from replay alone.
-        n_times_replay: Updates from replay after `t_max` steps.
-        replay_start_size: No replay while the buffer holds fewer transitions of finished episodes.
-        normalize_loss_by_steps: Divide the loss by the number of steps.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from the model's recurrent
-            states, which are stored every `t_max` steps; the average model starts from the same states.
-        use_Q_opc: Take the advantages of the policy from Q_opc, which has no importance weights, as the paper advises
-            for continuous actions.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        average_value_decay: Decay of the running mean of the value, which is a statistic only.
-        average_kl_decay: Decay of the running mean of the divergence from the average policy, which is a statistic
-            only.
-        logger: Logger of refused updates.
+        pi_loss_coef: Weight of the policy loss, including the entropy term.
+        Q_loss_coef: Weight of the value loss.
+        use_trust_region: True to keep the policy near an average policy (arXiv:1611.01224, section 3.3).
+        trust_region_alpha: Weight of the old parameters when the average policy is updated, in [0, 1].
+        trust_region_delta: Bound of the linearised KL divergence from the average policy.
+        truncation_threshold: Maximum importance weight; None disables truncation and bias correction.
+        disable_online_update: True to learn only from replay.
+        n_times_replay: Number of updates from replay every `t_max` steps.
+        replay_start_size: Minimum number of transitions of finished episodes in the replay buffer for an update from
+            replay.
+        normalize_loss_by_steps: True to divide the loss by the number of steps.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`. Replay starts from recurrent states
+            of the model that are stored every `t_max` steps. The average model starts from the same states.
+        use_Q_opc: True to compute the advantages in the policy loss from Q_opc, which has no importance weights. The
+            paper recommends this for continuous actions.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        average_value_decay: Decay of the running mean of the value. The mean is only reported as a statistic.
+        average_kl_decay: Decay of the running mean of the divergence from the average policy. The mean is only reported
+            as a statistic.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     average_value: float
@@ -80,10 +82,10 @@ class ACER(AsyncActorCritic, AsyncAgent):
     _further_outputs = (ActionValue, Tensor)
     _model_parts = "(distribution, ActionValue, values)"
     saved_attributes = ("model", "optimizer", "shared_average_model")
-    #: Directories of PFRL have no average model: it starts as a copy of the model.
+    #: PFRL saves no average model; `load` then initialises the average model with the model.
     saved_instead = {"shared_average_model": "model"}
 
-    #: An update from replay takes one sequence.
+    #: An update from replay uses one sequence.
     learns_from_sequences = True
     minibatch_size = 1
 
@@ -126,7 +128,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
                 "use EpisodicReplayBuffer, or None for no replay"
             )
         if replay_buffer is None and disable_online_update:
-            raise ValueError("disable_online_update is True and replay_buffer is None: nothing would be learnt from")
+            raise ValueError("disable_online_update is True and replay_buffer is None: there is nothing to learn from")
         self.replay_buffer = replay_buffer
         self.beta = beta
         self.pi_loss_coef = pi_loss_coef
@@ -156,7 +158,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
 
     @property
     def episodic_update_len(self) -> int:
-        """Longest sequence of an update from replay, `t_max`."""
+        """Maximum length of the sequence in an update from replay, `t_max`."""
         return self.t_max
 
     # Acting and observing
@@ -168,7 +170,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return distribution
 
     def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Append the last step to the replay buffer, with the distributions that its actions were drawn from."""
+        """Append the last step and the distributions that the actions were sampled from to the replay buffer."""
         if self.replay_buffer is None:
             return
         statistics = [each.numpy() for each in parameters_of(self._last_distribution)]
@@ -176,7 +178,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         store_step(self, step, np.logical_or(step[4], step[5]), next_mask, active, **{MU: mu})
 
     def stop_episode(self) -> None:
-        """Abandon the running episodes: the next steps belong to new ones. Runners call it first."""
+        """End the running episodes; the next steps start new episodes. Runners call this method first."""
         super().stop_episode()
         if self.replay_buffer is not None and self.training and self.batch_last_obs is not None:
             for env_id in range(len(self.batch_last_obs)):
@@ -185,14 +187,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
     # Learning
 
     def _learn_from(self, batch: Batch) -> None:
-        """Make an update after `t_max` steps or at an episode's end, and then `n_times_replay` updates from replay."""
+        """Make one update from the last steps, then `n_times_replay` updates from replay."""
         if not self.disable_online_update:
             self.learn(batch)
         for _ in range(self.n_times_replay):
             self.update_from_replay()
 
     def update_from_replay(self) -> None:
-        """Learn from a part of an episode in the replay buffer, if the buffer holds enough."""
+        """Make one update from a part of an episode in the replay buffer, if the buffer is large enough."""
         buffer: Any = self.replay_buffer
         if buffer is None or len(buffer) < self.replay_start_size or not buffer.n_episodes:
             return
@@ -204,51 +206,52 @@ class ACER(AsyncActorCritic, AsyncAgent):
         error = torch.zeros(0)
         try:
             error, _ = update(batch)
-        finally:  # the buffer waits for errors, and a refused update gives none
+        finally:  # the buffer expects errors for each sample; a rejected update returns none
             buffer.update_priorities(batch.index[: len(error)], error)
 
     def update(
         self, batch: Any = None, errors_out: list[float] | None = None, **steps: Any
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from consecutive steps of one episode; callers change the parameters only through this.
+        """Make one update from consecutive steps of one episode; all updates go through this method.
 
-        A subclass may override it in two forms; it is then called for the last steps and for those from replay.
-        `update(batch, ...)` gets the steps as a `Batch` of features. The other form gets the arguments of PFRL's
-        `update`, by name: `t_start`, `t_stop`, `R`, the value after the steps, and dicts by time, with one row of the
-        models' outputs: `actions`, `rewards`, `values`, `action_values`, `action_distribs`, `action_distribs_mu` (None
-        for the last steps) and `avg_action_distribs`.
+        A subclass may override this method in two forms. The agent calls the overridden method for the last steps and
+        for steps from replay. `update(batch, ...)` receives the steps as a `Batch` of features. The other form receives
+        the keyword arguments of PFRL's `update`: `t_start`, `t_stop`, `R` (the value after the last step), and dicts
+        keyed by time. The dicts are `actions`, `rewards`, `values`, `action_values`, `action_distribs`,
+        `action_distribs_mu` (None for the last steps) and `avg_action_distribs`. Each model output in a dict has one
+        row.
 
         Args:
             batch: The steps in order, with raw observations.
-            errors_out: Cleared and filled with the absolute errors, if given.
-            **steps: Within an overridden method, PFRL's arguments in place of `batch`.
+            errors_out: If not None, the list is cleared and filled with the absolute errors.
+            **steps: PFRL's keyword arguments in place of `batch`; allowed within an overridden method.
 
         Returns:
-            Errors of the values, [N] (of a sequence: the largest, [1]; of PFRL's arguments none, [0]), and the
-            statistics of the loss.
+            The errors of the values and the statistics of the loss. The errors have shape [N]. With a recurrent model
+            they contain only the largest error of the sequence, [1]. With PFRL's arguments they are empty, [0].
 
         Raises:
-            ValueError: If the batch holds several sequences.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing is changed. `batch` of the error holds
-                the steps.
+            ValueError: If the batch contains several sequences.
+            NonFiniteError: If the loss or a gradient is NaN or infinite. The agent does not change. The attribute
+                `batch` of the error contains the steps.
         """
         return overrides.update_by_loss(self, steps) if steps else super().update(batch, errors_out)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`update` for a batch of features instead of observations; the average model follows."""
+        """Update the model from a batch of features, then update the average model."""
         learnt = super().learn(batch)
         if self.trust_region_alpha < 1 and self._hooked_batch is None:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
         return learnt
 
     def sync_parameters(self) -> None:
-        """Copy the shared parameters to the acting model; within PFRL's methods the average model follows, too."""
+        """Copy the shared parameters to the acting model; within PFRL's methods also update the average model."""
         copy_param(self.model, self._shared_model)
         if self._hooked_batch is not None and self.trust_region_alpha < 1:
             soft_copy_param(self.shared_average_model, self.model, 1 - self.trust_region_alpha)
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Losses of policy and values for consecutive steps; off-policy steps have `mu` in `extra`."""
+        """Return loss, errors and statistics of consecutive steps. Off-policy steps have `mu` in `extra`."""
         distribution, action_value, value = self._outputs_for(batch)
         mu = (batch.extra or {}).get(MU)
         behaviour = None if mu is None else allowed(with_parameters(distribution, *mu), batch.action_mask)
@@ -263,7 +266,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
                 action_size=1 if categorical else batch.action[0].numel(), use_Q_opc=self.use_Q_opc,
             )  # fmt: skip
 
-        def of_policy(distribution: Any) -> Tensor:
+        def policy_loss_of(distribution: Any) -> Tensor:
             threshold = self.truncation_threshold
             loss = policy_loss(distribution, batch.action, targets.advantage, ratio, threshold)
             if behaviour is None or threshold is None:
@@ -274,9 +277,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
         if self.use_trust_region:
             with torch.no_grad():
                 average = self._outputs_for(batch, self.shared_average_model)[0]
-            pi_loss, stats["kl"] = within_trust_region(distribution, average, of_policy, self.trust_region_delta)
+            pi_loss, stats["kl"] = within_trust_region(distribution, average, policy_loss_of, self.trust_region_delta)
         else:
-            pi_loss = of_policy(distribution)
+            pi_loss = policy_loss_of(distribution)
         entropy = distribution.entropy()
         losses = self.pi_loss_coef * (pi_loss - self.beta * entropy)
         losses = losses + self.Q_loss_coef * value_losses(q, value, targets, learns_value=not categorical)
@@ -288,10 +291,10 @@ class ACER(AsyncActorCritic, AsyncAgent):
             stats |= {"value": value.detach(), "entropy": entropy.detach()}
         return loss, targets.q - q.detach(), stats
 
-    # Methods of PFRL's that a subclass may override
+    # PFRL's methods that a subclass may override
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the methods of PFRL's that a subclass overrides, by `update_on_policy`.
+        """Call the overridden PFRL methods through `update_on_policy`.
 
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
@@ -304,9 +307,9 @@ class ACER(AsyncActorCritic, AsyncAgent):
     def update_on_policy(self, statevar: Any) -> None:
         """Learn from the last steps, unless `disable_online_update`.
 
-        The steps are attributes, dicts by time from `t_start` to before `t`: `past_actions`, `past_rewards`, and, with
-        one row of the models' outputs for each, `past_values`, `past_action_values`, `past_action_distrib` and
-        `past_avg_action_distrib`.
+        The steps are stored in attributes. Each attribute is a dict with the keys t_start, ..., t - 1: `past_actions`,
+        `past_rewards`, `past_values`, `past_action_values`, `past_action_distrib` and `past_avg_action_distrib`. Each
+        model output in a dict has one row.
 
         Args:
             statevar: Features of the last observation, tensors [1, ...]; None if it is terminal.
@@ -314,7 +317,7 @@ class ACER(AsyncActorCritic, AsyncAgent):
         overrides.update_on_policy(self, statevar)
 
     def init_history_data_for_online_update(self) -> None:
-        """Clear the last steps after an update from them; if overridden, it is also called when the agent is built."""
+        """Clear the last steps after an update from them. The constructor also calls an overriding method."""
         overrides.forget_steps(self)
 
     def compute_loss(
@@ -330,20 +333,20 @@ class ACER(AsyncActorCritic, AsyncAgent):
         action_distribs_mu: Any,
         avg_action_distribs: Any,
     ) -> Tensor:
-        """Loss of consecutive steps, a scalar.
+        """Return the loss of consecutive steps, a scalar.
 
         Args:
             t_start: Time of the first step.
             t_stop: Time after the last step.
             R: Value of the state after the last step.
-            actions: Actions, by time.
-            rewards: Rewards, by time.
-            values: Values of the states, by time.
-            action_values: Q(s, .), by time, of one row each.
-            action_distribs: The policy's distributions, by time, of batch shape [1].
-            action_distribs_mu: Distributions of the policy that acted, by time; None for the last steps, whose policy
-                is the same.
-            avg_action_distribs: The average policy's distributions, by time.
+            actions: Actions, keyed by time.
+            rewards: Rewards, keyed by time.
+            values: Values of the states, keyed by time.
+            action_values: Q(s, .), keyed by time, with one row each.
+            action_distribs: Action distributions of the policy, keyed by time, batch shape [1].
+            action_distribs_mu: Action distributions of the behaviour policy, keyed by time; None for the last steps,
+                because the policy itself has acted.
+            avg_action_distribs: Action distributions of the average policy, keyed by time.
         """
         times = range(t_start, t_stop)
         action = [torch.as_tensor(actions[time]).unsqueeze(0) for time in times]
@@ -383,37 +386,39 @@ class ACER(AsyncActorCritic, AsyncAgent):
         v: float,
         avg_action_distrib: Any,
     ) -> Tensor:
-        """Loss of the policy in one step, [1], entropy included.
+        """Return the policy loss of one step, [1], including the entropy term.
 
         Args:
             action: The action, [1, ...].
-            advantage: Its advantage.
-            action_distrib: The policy's distribution, of batch shape [1].
-            action_distrib_mu: Distribution of the policy that acted; None if it is the same.
+            advantage: Advantage of the action.
+            action_distrib: Action distribution of the policy, batch shape [1].
+            action_distrib_mu: Action distribution of the behaviour policy; None if the policy itself has acted.
             action_value: Q(s, .).
             v: Value of the state.
-            avg_action_distrib: The average policy's distribution.
+            avg_action_distrib: Action distribution of the average policy.
         """
         value, threshold = torch.tensor([v]), self.truncation_threshold
         with torch.no_grad():
             ratio = None if action_distrib_mu is None else _ratio(action_distrib, action_distrib_mu, action)
 
-        def of_policy(distribution: Any) -> Tensor:
+        def policy_loss_of(distribution: Any) -> Tensor:
             loss = policy_loss(distribution, action, torch.tensor([advantage]), ratio, threshold)
             if action_distrib_mu is None or threshold is None:
                 return loss
             return loss + bias_correction(distribution, action_distrib_mu, action_value, value, threshold)
 
         if self.use_trust_region:
-            pi_loss, kl = within_trust_region(action_distrib, avg_action_distrib, of_policy, self.trust_region_delta)
+            pi_loss, kl = within_trust_region(
+                action_distrib, avg_action_distrib, policy_loss_of, self.trust_region_delta
+            )
             self.average_kl = self._running_mean("kl", kl)
         else:
-            pi_loss = of_policy(action_distrib)
+            pi_loss = policy_loss_of(action_distrib)
         entropy: Tensor = action_distrib.entropy()
         return pi_loss - self.beta * entropy
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """Values of states; if actions are masked, means of the action values under the masked policy."""
+        """State values. If actions are masked, V(s) is the mean of Q(s, a) under the masked policy."""
         distribution, action_value = outputs[:2]
         if action_mask is None or not hasattr(action_value, "q_values"):
             return outputs[2]  # type: ignore[no-any-return]
@@ -421,14 +426,14 @@ class ACER(AsyncActorCritic, AsyncAgent):
         return mean
 
     def _outputs_for(self, batch: Batch, model: torch.nn.Module | None = None) -> tuple[Any, Any, Tensor]:
-        """Distributions without forbidden actions, action values, and values, [N]."""
+        """Return the masked action distributions, the action values, and the state values [N]."""
         outputs = output_of(self.model if model is None else model, batch)
         value = self._state_value(outputs, batch.action_mask)
         return allowed(outputs[0], batch.action_mask), outputs[1], value.reshape(-1)
 
 
 def _ratio(distribution: Any, behaviour: Any, action: Tensor) -> Tensor:
-    """Probability of an action divided by that under the policy that acted, [1]; 1 if `behaviour` is None."""
+    """Importance ratio pi(a) / mu(a) of an action, [1]; mu is `behaviour`. The ratio is 1 if `behaviour` is None."""
     if behaviour is None:
         return torch.ones(1)
     ratio: Tensor = (distribution.log_prob(action) - behaviour.log_prob(action)).exp()

@@ -1,4 +1,4 @@
-"""Losses of ACER, pure functions, and its heads (Wang et al. 2016, arXiv:1611.01224)."""
+"""Losses of ACER as pure functions, and model heads of ACER (Wang et al. 2016, arXiv:1611.01224)."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ class Targets(NamedTuple):
 
     Attributes:
         q: Retrace target of Q(s, a).
-        advantage: Weight of the log-probability in the loss of the policy.
-        value: Target of V(s), for models whose value is not the mean of Q.
+        advantage: Weight of the log-probability in the policy loss.
+        value: Target of V(s), for models that learn V separately from Q.
     """
 
     q: Tensor
@@ -45,8 +45,8 @@ def acer_targets(
     """Targets of consecutive steps of one episode (arXiv:1611.01224, eq. 5, 14, algorithms 2, 3).
 
     Q_ret_t = reward_t + discount_t * (V_{t+1} + c_{t+1} (Q_ret_{t+1} - Q_{t+1})), c = min(1, ratio**(1 / action_size));
-    Q_opc is the same with c = 1. The advantage is Q_ret - V, or Q_opc - V; the target of V is
-    V + min(1, ratio) (Q_ret - Q).
+    Q_opc is the same with c = 1. The advantage is Q_ret - V, or Q_opc - V if `use_Q_opc`. The target of V is V + min(1,
+    ratio) (Q_ret - Q).
 
     Args:
         reward: Reward of each step, [N].
@@ -54,9 +54,9 @@ def acer_targets(
         q: Q(s, a) of the actions taken, [N].
         value: V(s), [N].
         last_value: Value of the state after the last step, [1].
-        ratio: Probability of each action under the policy that learns, divided by that under the one that acted, [N];
-            None if they are the same.
-        action_size: Numbers in a continuous action; 1 for discrete actions.
+        ratio: Importance ratio pi(a) / mu(a) of each action, [N]; mu is the behaviour policy. None if pi and mu are
+            equal.
+        action_size: Number of dimensions of a continuous action; 1 for discrete actions.
         use_Q_opc: True to compute the advantages from Q_opc.
     """
     next_value = torch.cat([value[1:], last_value])
@@ -68,7 +68,7 @@ def acer_targets(
 
 
 def _retrace(reward: Tensor, discount: Tensor, q: Tensor, next_value: Tensor, ratio: Tensor | None) -> Tensor:
-    """`retrace` of a single column."""
+    """Call `retrace` for tensors [N] instead of [N, 1]."""
     reward, discount, q, next_value = (x.unsqueeze(1) for x in (reward, discount, q, next_value))
     ratio = None if ratio is None else ratio.unsqueeze(1)
     return retrace(reward, discount, q, next_value, ratio, torch.ones_like(reward, dtype=torch.bool)).squeeze(1)
@@ -84,12 +84,12 @@ def policy_loss(
     """-min(c, ratio) * advantage * log pi(a), the truncated importance sampling of arXiv:1611.01224, eq. 7, [N].
 
     Args:
-        distribution: Distributions of actions, of batch shape [N].
+        distribution: Action distributions, batch shape [N].
         action: Actions taken, [N, ...].
-        advantage: Advantage of each action, [N]; takes no gradient.
-        ratio: Probability of each action under the policy that learns, divided by that under the one that acted, [N];
-            None if they are the same.
-        truncation_threshold: c; None for no truncation.
+        advantage: Advantage of each action, [N]; no gradient flows into it.
+        ratio: Importance ratio pi(a) / mu(a) of each action, [N]; mu is the behaviour policy. None if pi and mu are
+            equal.
+        truncation_threshold: c; None disables truncation.
     """
     weight = advantage
     if ratio is not None:
@@ -101,14 +101,14 @@ def policy_loss(
 def bias_correction(
     distribution: Any, behaviour: Any, action_value: Any, value: Tensor, truncation_threshold: float
 ) -> Tensor:
-    """Correction of the truncated loss of the policy, estimated by the critic (eq. 7, second term), [N].
+    """Bias correction of the truncated policy loss, computed with the critic (eq. 7, second term), [N].
 
-    -sum_a max(0, pi(a) - c mu(a)) (Q(a) - V) log pi(a) for categorical distributions, and for others
-    -max(0, 1 - c mu(a') / pi(a')) (Q(a') - V) log pi(a') of one sample a' of pi.
+    For categorical distributions the correction is -sum_a max(0, pi(a) - c mu(a)) (Q(a) - V) log pi(a). For other
+    distributions it is -max(0, 1 - c mu(a') / pi(a')) (Q(a') - V) log pi(a') with one sample a' from pi.
 
     Args:
-        distribution: Distributions of actions pi, of batch shape [N].
-        behaviour: Distributions of the policy that acted, mu.
+        distribution: Action distributions of the policy pi, batch shape [N].
+        behaviour: Action distributions of the behaviour policy mu.
         action_value: Q(s, .), with `q_values` [N, n_actions] if distributions are categorical.
         value: V(s), [N].
         truncation_threshold: c.
@@ -130,34 +130,34 @@ def bias_correction(
 def within_trust_region(
     distribution: Any, average: Any, loss: Callable[[Any], Tensor], delta: float
 ) -> tuple[Tensor, Tensor]:
-    """A loss whose gradient keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
+    """Surrogate loss that keeps the policy near an average policy (arXiv:1611.01224, section 3.3).
 
-    The gradient is taken with respect to the statistics of the distributions, projected by `trust_region_gradient`, and
-    propagated from there. The statistics are means and deviations, or the logarithms of the probabilities of
-    categorical distributions. The paper takes the probabilities; with logarithms the constraint stays finite where
-    probabilities vanish.
+    The gradient is computed with respect to the parameters of the distributions and projected by
+    `trust_region_gradient`. Backpropagation then starts at these parameters with the projected gradient. The parameters
+    are means and standard deviations, or the log-probabilities of categorical distributions. The paper uses
+    probabilities. With log-probabilities the constraint stays finite if a probability approaches 0.
 
     Args:
-        distribution: Distributions of actions that are learnt, of batch shape [N].
-        average: Distributions of the average policy.
-        loss: Function from distributions to the loss of each row, [N].
-        delta: Bound of the linearised divergence.
+        distribution: Action distributions of the trained policy, batch shape [N].
+        average: Action distributions of the average policy.
+        loss: Function that returns the loss of each row, [N], for given action distributions.
+        delta: Bound of the linearised KL divergence.
 
     Returns:
-        A loss for each row, [N], of which only the gradient has a meaning; and the divergences
-        KL(average || distribution), [N], detached.
+        The surrogate loss of each row, [N], and the detached divergences KL(average || distribution), [N]. Only the
+        gradient of the surrogate loss is meaningful.
     """
     statistics = parameters_of(distribution)
     leaves = [each.detach().requires_grad_(each.requires_grad) for each in statistics]
-    learnt = [leaf for leaf in leaves if leaf.requires_grad]
+    trainable = [leaf for leaf in leaves if leaf.requires_grad]
     with torch.enable_grad():
-        twin = with_parameters(distribution, *leaves)
-        kl = kl_divergence(average, twin)
-        gradient = torch.autograd.grad(-loss(twin).sum(), learnt, retain_graph=True)
-        kl_gradient = torch.autograd.grad(kl.sum(), learnt)
+        detached_distribution = with_parameters(distribution, *leaves)
+        kl = kl_divergence(average, detached_distribution)
+        gradient = torch.autograd.grad(-loss(detached_distribution).sum(), trainable, retain_graph=True)
+        kl_gradient = torch.autograd.grad(kl.sum(), trainable)
     direction = trust_region_gradient(_flat(gradient), _flat(kl_gradient), delta)
-    learnt = [each for each in statistics if each.requires_grad]
-    return -(direction * _flat(learnt)).sum(1), kl.detach()
+    trainable = [each for each in statistics if each.requires_grad]
+    return -(direction * _flat(trainable)).sum(1), kl.detach()
 
 
 def _flat(tensors: Any) -> Tensor:
@@ -171,16 +171,18 @@ def value_losses(q: Tensor, value: Tensor, targets: Targets, *, learns_value: bo
     return loss + half_square(targets.value - value) if learns_value else loss
 
 
+# `train()` and `eval()` do not change the output of this module.
 @ignores_training
 class ACERDiscreteActionHead(nn.Module):
-    """Model of discrete actions, whose value of a state is the mean of its action values.
+    """Model for discrete actions. V(s) is the mean of Q(s, a) under the policy.
 
     Args:
         pi: Policy, a module from observations to categorical distributions.
         q: Q-function, a module from observations to a `DiscreteActionValue`.
 
     Raises:
-        TypeError: If `q` takes actions, too; when the head is called, if `pi` or `q` gives something else.
+        TypeError: At construction, if `q` takes the action as input. When the head is called, if `pi` does not return
+            categorical distributions or `q` does not return a `DiscreteActionValue`.
     """
 
     def __init__(self, pi: nn.Module, q: nn.Module) -> None:
@@ -190,7 +192,7 @@ class ACERDiscreteActionHead(nn.Module):
         self.q = q
 
     def forward(self, obs: Any) -> tuple[Any, DiscreteActionValue, Tensor]:
-        """The distribution of actions, Q(s, .), and V(s) = sum_a pi(a) Q(s, a), [B]."""
+        """Return the action distribution, Q(s, .), and V(s) = sum_a pi(a) Q(s, a), [B]."""
         distribution, action_value = self.pi(obs), self.q(obs)
         if not isinstance(distribution, Categorical):
             raise wrong_value(distribution, Categorical, "pi")
@@ -199,11 +201,12 @@ class ACERDiscreteActionHead(nn.Module):
         return distribution, action_value, torch.linalg.vecdot(distribution.probs, action_value.q_values)
 
 
+# `train()` and `eval()` do not change the output of this module.
 @ignores_training
 class ACERContinuousActionHead(nn.Module):
-    """Model of continuous actions: a stochastic dueling network (arXiv:1611.01224, eq. 13).
+    """Model for continuous actions: a stochastic dueling network (arXiv:1611.01224, eq. 13).
 
-    Q(s, a) = V(s) + A(s, a) - mean over i of A(s, u_i), with u_1, ..., u_n drawn from the policy.
+    Q(s, a) = V(s) + A(s, a) - mean over i of A(s, u_i), where u_1, ..., u_n are sampled from the policy.
 
     Args:
         pi: Policy, a module from observations to distributions of actions.
@@ -223,12 +226,12 @@ class ACERContinuousActionHead(nn.Module):
         self.n = n
 
     def forward(self, obs: Any) -> tuple[Any, SingleActionValue, Tensor]:
-        """The distribution of actions, Q(s, .), which draws new samples at every evaluation, and V(s), [B, 1]."""
+        """Return the action distribution, Q(s, .), and V(s) [B, 1]. Each evaluation of Q draws new samples."""
         distribution, value = self.pi(obs), self.v(obs)
         if kind_of_actions(distribution) == "discrete":
             raise OutputError(
-                f"pi gives {type(distribution).__name__}, of discrete actions, but this head is for continuous ones: "
-                "use a Gaussian head, or ACERDiscreteActionHead for a SoftmaxCategoricalHead"
+                f"pi gives {type(distribution).__name__}, a distribution of discrete actions, but this head is "
+                "for continuous actions: use a Gaussian head for pi, or ACERDiscreteActionHead in place of this head"
             )
 
         def evaluate(action: Tensor) -> Tensor:

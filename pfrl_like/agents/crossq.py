@@ -22,54 +22,58 @@ from pfrl_like.utils.recurrent import is_recurrent
 class CrossQ(SoftActorCritic):
     """Soft Actor-Critic without target networks, for critics with batch normalisation.
 
-    A critic evaluates present and next states and actions in one batch, so that it normalises both alike. While the
-    policy learns, the critics are in evaluation mode. In the paper, Adam has beta1 = 0.5, and the critics, such as
-    `FCBNSAQFunction`, have hidden layers of 2048 units.
+    A critic evaluates the current and the next states and actions in one batch, so that batch normalisation uses the
+    same statistics for both. The critics are in evaluation mode while the policy is updated. The paper uses Adam with
+    beta1 = 0.5 and critics with hidden layers of 2048 units, for example `FCBNSAQFunction`.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: Not supported, since there are no target networks: None.
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy is recurrent and trained on sequences; critics are not recurrent.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Must be None: CrossQ has no target networks.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics must not be recurrent.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the parts do not fit together, or on an
-            unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If a critic is recurrent, if `soft_update_tau` is given, if the arguments do not fit together, or if
+            a keyword is unknown.
     """
 
     _targets = NO_TARGETS
@@ -112,18 +116,18 @@ class CrossQ(SoftActorCritic):
         compile: bool = False,
     ) -> None:
         if soft_update_tau is not None:
-            raise TypeError("CrossQ got soft_update_tau, but it has no target networks that could move: leave it out")
-        del soft_update_tau  # that of the base class is without effect
+            raise TypeError("soft_update_tau is given, but CrossQ has no target networks: leave it out")
+        del soft_update_tau  # the base class has its own default, without effect here
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         for name, critic in zip(self._critic_names, self.critics, strict=True):
             if is_recurrent(critic):
                 raise TypeError(
-                    f"{name} is {type(critic).__name__}, which keeps a recurrent state, but CrossQ joins states "
-                    "that are no sequence: only its policy may be recurrent"
+                    f"{name} is {type(critic).__name__}, which is recurrent, but CrossQ joins current and next "
+                    "states, which are not a sequence: only the policy may be recurrent"
                 )
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """Losses of the critics in the present states; the targets use their own values in the next states."""
+        """Losses of the critics in the current states; the targets use the critics themselves in the next states."""
         with torch.no_grad(), evaluating_readers(self.policy):
             _, next_action, log_prob = sample_with_log_prob(self.policy, batch, next=True)
             reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
@@ -131,10 +135,10 @@ class CrossQ(SoftActorCritic):
         both = batch.replace(obs=concatenate_nested([batch.obs, next_obs_of(batch)]))
         values = [value_of(critic, both, action) for critic in self.critics]
         next_value = least_of([value[n:] for value in values])
-        learning = zip(values, self._rows_of_critics(batch), strict=True)
-        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in learning]
+        pairs = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value[:n], rows, next_value, reward, **self._loss_options) for value, rows in pairs]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the losses of policy and temperature, with the critics in evaluation mode; returns statistics."""
+        """Minimise the losses of policy and temperature, with the critics in evaluation mode, and return statistics."""
         with evaluating_readers_among(*self.critics):
             return super().policy_step(batch, step)

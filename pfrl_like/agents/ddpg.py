@@ -24,19 +24,19 @@ from pfrl_like.utils.checks import constructor_only, renamed
 
 
 def ddpg_next_value(target_policy: Any, target_q_function: Any, batch: Batch) -> Any:
-    """Q'(s', a') with a' drawn from the target policy; a' = mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
+    """Q'(s', a') with a' sampled from the target policy; mu'(s') if it is deterministic (arXiv:1509.02971, eq. 5).
 
-    For an ensemble it is the least value of its members.
+    For an ensemble of critics, return the minimum over its members.
     """
     next_action = distribution_of(target_policy, batch, next=True).sample()
     return least_next_value([*members_of(target_q_function)], batch, next_action)
 
 
 def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-Q(s, a) of reparametrised samples a of the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Algorithm 4).
+    """-Q(s, a), with a reparametrised action a from the policy (arXiv:1509.02971, eq. 6; arXiv:1510.09142, Alg. 4).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         q_function: The critic.
         batch: Transitions or sequences.
         accumulator: "mean" or "sum" over the rows.
@@ -50,48 +50,53 @@ def ddpg_policy_loss(policy: Any, q_function: Any, batch: Batch, accumulator: st
 
 @constructor_only("actor_optimizer", "critic_optimizer")
 class DDPG(OffPolicyActorCritic):
-    """Deep Deterministic Policy Gradient; with a Gaussian policy it is SVG(0).
+    """Deep Deterministic Policy Gradient agent. With a Gaussian policy the algorithm is SVG(0).
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
-        q_func: Critic, called as `q_func((obs, action))`; it gives numbers [N, 1], or an action value of one action.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `DeterministicHead`.
+        q_func: Critic, called as `q_func((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with one
+            action.
         actor_optimizer: Optimiser of the policy.
         critic_optimizer: Optimiser of the critic.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the targets of policy and critic; a multiple of
-            `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target networks of policy and critic; must be a
+            multiple of `update_interval`.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("q",)
     averaged_updates = ("actor_loss", "critic_loss")
     reported = ("average_q", "average_actor_loss", "average_critic_loss", "n_updates")
@@ -136,7 +141,7 @@ class DDPG(OffPolicyActorCritic):
             policy, {"q_func": q_func}, {"actor_optimizer": actor_optimizer, "critic_optimizer": critic_optimizer},
             replay_buffer, gamma, explorer, **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
-        # PFRL saves both networks as one.
+        # PFRL saves policy and critic as one module.
         self.model = nn.ModuleList([policy, q_func])
         self.target_model = nn.ModuleList([self.target_policy, self.target_q_func])
         self._target_attributes = ("model",)
@@ -147,43 +152,43 @@ class DDPG(OffPolicyActorCritic):
         return ddpg_next_value(self.target_policy, self.target_q_func, batch), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `ddpg_policy_loss`; returns statistics."""
+        """Minimise `ddpg_policy_loss` and return statistics."""
         loss, q = ddpg_policy_loss(self.policy, self.q_func, batch, self.batch_accumulator)
         step("actor_optimizer", loss)
         return {"actor_loss": loss.detach(), "q": q}
 
     def compute_critic_loss(self, batch: Any) -> Tensor:
-        """Loss of the critic, a scalar.
+        """Return the loss of the critic, a scalar.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         ((loss, _, _),) = self.critic_losses(to_batch(batch))
         self._record({"critic_loss": loss.detach()})
         return loss
 
     def compute_actor_loss(self, batch: Any) -> Tensor:
-        """Loss of the policy, a scalar.
+        """Return the loss of the policy, a scalar.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         loss, q = ddpg_policy_loss(self.policy, self.q_func, to_batch(batch), self.batch_accumulator)
         self._record({"actor_loss": loss.detach(), "q": q})
         return loss
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does, with one gradient step on each loss."""
+        """Update like PFRL's `update`, with one gradient step on each loss."""
         step = own_step(self)
         step("critic_optimizer", given_loss(self, "compute_critic_loss", batch))
         step("actor_optimizer", given_loss(self, "compute_actor_loss", batch))
         self.n_policy_updates += 1
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make all gradient steps of one update; returns the TD errors [N] and statistics, among them "critic_loss"."""
+        """Make all gradient steps of one update. Return the TD errors [N] and statistics with "critic_loss"."""
         td_error, stats = super().update_step(batch, step, with_policy)
         return td_error, {**stats, "critic_loss": stats["loss"]}
 
-    n_updates = renamed("optim_t", "Updates.")
+    n_updates = renamed("optim_t", "Number of updates.")
     q_function = property(attrgetter("q_func"), doc="The critic.")
-    target_q_function = property(attrgetter("target_q_func"), doc="Its target.")
+    target_q_function = property(attrgetter("target_q_func"), doc="Target network of the critic.")

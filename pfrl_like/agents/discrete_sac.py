@@ -18,7 +18,7 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def probabilities(distribution: Any) -> tuple[Tensor, Tensor]:
-    """Probabilities of all actions and their logarithms, both [N, n_actions]; the logarithm of 0 counts as 0."""
+    """Probabilities and log-probabilities of all actions, both [N, n_actions]; log 0 is replaced by 0."""
     probs = distribution.probs
     return probs, torch.where(probs > 0, probs, 1.0).log()
 
@@ -27,8 +27,8 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
     """Mean of min Q'(s', a) - temperature * log pi(a|s') over the policy's actions, [N] (arXiv:1910.07207, eq. 10).
 
     Args:
-        policy: The policy, which gives categorical distributions.
-        target_critics: Target networks of the critics, which give a plain `DiscreteActionValue`.
+        policy: The policy, with categorical distributions.
+        target_critics: Target networks of the critics; they return a plain `DiscreteActionValue`.
         batch: Transitions or sequences.
         temperature: Weight of the entropy.
     """
@@ -42,13 +42,15 @@ def discrete_sac_next_value(policy: Any, target_critics: Sequence[Any], batch: B
 def discrete_sac_next_distribution(
     policy: Any, target_critics: Sequence[Any], batch: Batch
 ) -> tuple[Any, Tensor, Tensor]:
-    """Value of an action drawn in the next state, by the critic that gives it the least value.
+    """Sample a next action; return its value under the critic with the smallest value of this action.
 
-    Critics of distributions bootstrap from it, since a mean over actions would be another distribution than that of the
-    returns. Over many draws its mean is the mean under the policy.
+    Distributional critics bootstrap from one sampled action, because the average of the distributions over actions is
+    not the distribution of the return. In expectation over sampled actions, the mean of this value equals the expected
+    value under the policy.
 
     Returns:
-        An action value, the actions, [N], and their log-probabilities, [N].
+        The `ActionValue` of this critic, the sampled actions, [N], and the log-probabilities of the sampled actions,
+        [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     action = distribution.sample()
@@ -62,10 +64,10 @@ def discrete_sac_policy_loss(
     """Mean of temperature * log pi(a|s) - min Q(s, a) over the policy's actions (arXiv:1910.07207, eq. 12).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; takes no gradient.
+        temperature: Weight of the entropy; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -79,73 +81,80 @@ def discrete_sac_policy_loss(
 
 
 def value_of_state(critic: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; a recurrent critic's memory starts with the sequence."""
+    """Q(s, .), or Q(s', .) if `next`. A recurrent critic starts each sequence from its initial recurrent state."""
     return action_values(critic, with_own_memory(critic, batch, next=next), next=next)
 
 
 class DiscreteSAC(SoftActorCritic):
-    """Soft Actor-Critic for discrete actions; forbidden actions are left out everywhere.
+    """Soft Actor-Critic for discrete actions. Masked actions have probability 0 and are excluded from all losses.
 
-    Critics minimise half the squared TD error, as in the paper; those of d3rlpy 2.8 minimise its Huber loss. The rest
-    of an update is the same, except that the policy's loss in d3rlpy uses the temperature after the temperature's step.
+    The critics minimise half the squared TD error, as in the paper. Two details of an update differ in d3rlpy 2.8: its
+    critics minimise the Huber loss of the TD error, and it updates the temperature before it computes the policy's
+    loss.
 
     Args:
-        policy: Module from observations to categorical distributions, such as one that ends in a
+        policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
-        q_func1: First critic, called as `q_func1(obs)`; it gives a `DiscreteActionValue` of any form.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        q_func1: First critic, called as `q_func1(obs)`; it returns a `DiscreteActionValue`, including distributional
+            subclasses.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; positive, such as 0.5 *
-            log(n_actions). None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, positive, for example 0.5 * log(n_actions). The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword; when a run begins, if a critic does not
-            give a `DiscreteActionValue`.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. The error is also raised when a run
+            begins, if a critic does not return a `DiscreteActionValue`.
     """
 
     value_type: type[Any] = Categorical
-    action_kind = ("discrete", "discrete", "another SAC")
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
+    action_kind = ("discrete", "discrete", "SoftActorCritic")
     value_of = staticmethod(value_of_state)
     _densities_of = staticmethod(probabilities)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Refuse critics of state and action.
+        """Reject critics that take the action as input.
 
         Raises:
-            TypeError: If there is one; the message names the argument.
+            TypeError: If a critic takes the action as input. The message names the argument.
         """
         for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
@@ -155,21 +164,19 @@ class DiscreteSAC(SoftActorCritic):
         values = [self.value_of(critic, batch) for critic in self.critics]
         next_action = None
         with torch.no_grad(), evaluating_readers(self.policy):
-            of_next = self.policy, self._bootstrap_critics(), batch
+            bootstrap_inputs = self.policy, self._bootstrap_critics(), batch
             if all(type(value) is DiscreteActionValue for value in values):
-                mean = discrete_sac_next_value(*of_next, self._multipliers["temperature"]())
+                mean = discrete_sac_next_value(*bootstrap_inputs, self._multipliers["temperature"]())
                 next_value: Any = DiscreteActionValue(mean.unsqueeze(1))
                 reward = batch.reward
             else:
-                next_value, next_action, log_prob = discrete_sac_next_distribution(*of_next)
+                next_value, next_action, log_prob = discrete_sac_next_distribution(*bootstrap_inputs)
                 reward = soft_reward(batch, log_prob, self._multipliers["temperature"]())
         action = {"action": batch.action.long(), "next_action": next_action}
-        learning = zip(values, self._rows_of_critics(batch), strict=True)
-        return [
-            critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in learning
-        ]
+        pairs = zip(values, self._rows_of_critics(batch), strict=True)
+        return [critic_loss(value, rows, next_value, reward, **action, **self._loss_options) for value, rows in pairs]
 
     def policy_loss(self, batch: Batch, temperature: Tensor | float) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss and entropies of `discrete_sac_policy_loss`; the temperature learns from the exact entropies."""
+        """Return the loss, the negative entropies and the entropies. The temperature loss uses the exact entropies."""
         loss, entropy = discrete_sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator)
         return loss, -entropy, entropy

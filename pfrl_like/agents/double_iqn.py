@@ -8,43 +8,49 @@ class DoubleIQN(IQN):
     """`IQN` in which the online network chooses the next action and the target network evaluates it.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. It is or holds an `ImplicitQuantileQFunction`, for
-            which the numbers below are set.
+        q_function: Module from observations to an `ActionValue`. It must be or contain an `ImplicitQuantileQFunction`;
+            the `quantile_thresholds_*` arguments set its numbers of fractions.
         optimizer: Optimiser of the Q-function's parameters.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-            Without effect here, since the loss is the quantile Huber loss.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
-        quantile_thresholds_N: Number of fractions drawn for the quantiles that are learnt. None keeps the number that
-            the Q-function was made with, 64 by default.
-        quantile_thresholds_N_prime: Number of fractions drawn for the quantiles of the next state. None keeps the
-            number that the Q-function was made with, 64 by default.
-        quantile_thresholds_K: Number of fractions drawn for the greedy action. None keeps the number that the
-            Q-function was made with, 32 by default.
-        act_deterministically: In evaluation act on K evenly spaced fractions, (i + 0.5) / K, instead of random ones.
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses, such as
+            the quantile Huber loss of this class.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the Q-function on sequences. The Q-function must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+            steps.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+        quantile_thresholds_N: Number of fractions sampled for the predicted quantiles. None keeps the number of the
+            Q-function, 64 by default.
+        quantile_thresholds_N_prime: Number of fractions sampled for the quantiles of the next state. None keeps the
+            number of the Q-function, 64 by default.
+        quantile_thresholds_K: Number of fractions sampled to select the greedy action. None keeps the number of the
+            Q-function, 32 by default.
+        act_deterministically: True to use K evenly spaced fractions, (i + 0.5) / K, in evaluation, False to sample K
+            fractions.
     """
 
     next_action = staticmethod(greedy_of_online)

@@ -1,4 +1,4 @@
-"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), and its distributional forms, by other Q-functions."""
+"""Deep Q-Network (Mnih et al. 2015, doi:10.1038/nature14236), also with distributional Q-functions."""
 
 import logging
 from collections import deque
@@ -33,7 +33,7 @@ Penalty = Callable[[Any, Batch], Tensor]
 
 
 def action_values(q_function: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Q(s, .) of every row, or Q(s', .) of the `next` states; forbidden actions are never greedy."""
+    """Q(s, .) of every row, or Q(s', .) if `next`. Masked actions are never greedy."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     value = fast_forward(q_function, obs) if batch.lengths is None else output_of(q_function, batch, next=next)
     value = value if mask is None else value.masked(mask)
@@ -52,26 +52,27 @@ def dqn_loss(
     target: Target | None = None,
     penalty: Penalty | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of Q-learning; the type of the Q-function's output decides what is compared (values, atoms, quantiles).
+    """Loss of Q-learning. The Q-function's output type determines the form of the loss (values, atoms or quantiles).
 
     Args:
         q_function: Online network.
         target_q_function: Target network.
         batch: Transitions or sequences.
-        next_action: Function from Q-function and batch to the actions, [N], whose values in the next states are
-            bootstrapped from; None for the greedy actions of the target network.
-        elementwise: Loss of one TD error, for Q-functions that give plain values.
+        next_action: Function that is called with the Q-function and the batch, and returns the next actions to
+            bootstrap from, [N]. None uses the greedy actions of the target network.
+        elementwise: Function that returns the loss of each TD error, for Q-functions that return plain values.
         accumulator: "mean" or "sum" over the rows.
-        value_type: Type of action value that the Q-function has to give.
-        target: Function from Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N], and the batch
-            to the targets, [N], Q' being the target network; None for the targets of Q-learning.
-        penalty: Function from Q(s, .) and the batch to an additional loss of each row, [N]; None for none.
+        value_type: Type of action value that the Q-function must return.
+        target: Function that is called with Q'(s, .), Q'(s', .), the values of the next states to bootstrap from, [N],
+            and the batch, and returns the targets, [N]. Q' is the target network. None uses the targets of Q-learning.
+        penalty: Function that is called with Q(s, .) and the batch, and returns an additional loss of each row, [N].
+            None adds no loss.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+        The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
 
     Raises:
-        TypeError: If the Q-function gives something else.
+        TypeError: If the Q-function does not return a `value_type`.
     """
     q = action_values(q_function, batch)
     if not isinstance(q, value_type):
@@ -81,59 +82,64 @@ def dqn_loss(
         action = None if next_action is None else next_action(q_function, batch)
         if target is not None:
             bootstrap = next_q.max if action is None else next_q.evaluate_actions(action)
-            wanted = target(action_values(target_q_function, batch), next_q, bootstrap, batch)
+            targets = target(action_values(target_q_function, batch), next_q, bootstrap, batch)
     if target is None:
         loss, td_error, value = q.td_loss(batch.action, batch.reward, batch.discount, next_q, action, elementwise)
     else:
-        loss, td_error, value = q.target_loss(batch.action, wanted, elementwise)
+        loss, td_error, value = q.target_loss(batch.action, targets, elementwise)
     if penalty is not None:
         loss = loss + penalty(q, batch)
     return weighted_mean(loss, batch.weight, accumulator), td_error, value
 
 
 class DQN(OffPolicyAgent):
-    """Deep Q-Network agent, for any Q-function that gives an `ActionValue` with a `td_loss`.
+    """Deep Q-Network agent, for any Q-function that returns an `ActionValue` with the method `td_loss`.
 
     Args:
         q_function: Module from observations to an `ActionValue`.
         optimizer: Optimiser of the Q-function's parameters.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the Q-function on sequences. The Q-function must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+            steps.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
-    #: Function that chooses the action to bootstrap from, as in `dqn_loss`; None for the target network.
+    #: Argument `next_action` of `dqn_loss`; None uses the greedy action of the target network.
     next_action: NextAction | None = None
-    #: Function that makes the targets, as in `dqn_loss`; None for those of Q-learning.
+    #: Argument `target` of `dqn_loss`; None uses the targets of Q-learning.
     target: Target | None = None
-    #: Function that gives an additional loss of each row, as in `dqn_loss`; None for none.
+    #: Argument `penalty` of `dqn_loss`; None adds no loss.
     penalty: Penalty | None = None
 
     loss_record: deque[float]
@@ -179,19 +185,19 @@ class DQN(OffPolicyAgent):
             setattr(self, name, module)
 
     def extra_modules(self) -> Mapping[str, torch.nn.Module]:
-        """Other modules that a variant learns with the same optimiser, by attribute."""
+        """Additional modules that a subclass trains with the same optimiser, keyed by attribute name."""
         return {}
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Refuse a Q-function of state and action.
+        """Reject a Q-function that takes the action as input.
 
         Raises:
-            TypeError: If there is one; the message names the argument.
+            TypeError: If the Q-function takes the action as input. The message names the argument.
         """
         check_takes_state("q_function", modules["q_function"])
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """`dqn_loss` of this agent's networks, or the loss by an overridden method of PFRL's."""
+        """`dqn_loss` of the agent's networks, or the loss of an overridden PFRL method."""
         target = self.target
         if self._overridden_hooks:
             if "_compute_loss" in self._overridden_hooks and self._hooked_batch is None:
@@ -207,11 +213,11 @@ class DQN(OffPolicyAgent):
         return loss, td_error, {"loss": loss.detach(), "q": value}
 
     def _compute_loss(self, exp_batch: Any, errors_out: list[float] | None = None) -> Tensor:
-        """Loss, a scalar.
+        """Return the loss, a scalar.
 
         Args:
-            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
-            errors_out: Cleared and filled with the absolute TD errors, if given.
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
+            errors_out: If not None, the list is cleared and filled with the absolute TD errors.
         """
         batch = to_batch(exp_batch)
         with within_hook(self, batch):
@@ -222,10 +228,10 @@ class DQN(OffPolicyAgent):
         return loss
 
     def _compute_target_values(self, exp_batch: Any) -> Tensor:
-        """Targets that Q(s, a) is compared with, [N].
+        """Return the targets of Q(s, a), [N].
 
         Args:
-            exp_batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            exp_batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
         """
         batch = to_batch(exp_batch)
         next_q = action_values(self.target_model, batch, next=True)
@@ -236,21 +242,21 @@ class DQN(OffPolicyAgent):
         return td_target(batch.reward, batch.discount, bootstrap)
 
     def update_from_episodes(self, episodes: Sequence[Any], errors_out: list[float] | None = None) -> None:
-        """Learn from parts of episodes, as `update` of a recurrent agent does.
+        """Make one update from parts of episodes, like `update` of a recurrent agent.
 
         Args:
             episodes: Episodes as `sample_episodes` returns them.
-            errors_out: Cleared and filled with the largest absolute TD error of each, if given.
+            errors_out: If not None, the list is cleared and filled with the largest absolute TD error of each episode.
         """
         self.update(episodes, errors_out)
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """Values of observations and actions by the Q-function, or by each of an ensemble, [n_members, N]."""
+        """Return Q(s, a) of each ensemble member, [n_members, N]; a single Q-function counts as one member."""
         value = fast_forward(self.model, obs)
         return torch.stack([each.evaluate_actions(action) for each in getattr(value, "members", [value])])
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Refuse recorded actions that the Q-function is not made for."""
+        """Reject recorded actions that do not fit the Q-function."""
         if isinstance(output, self.value_type):
             n_actions = getattr(output, "n_actions", None)
             others = "an agent with a policy" if n_actions else "a Q-function that gives a DiscreteActionValue"
@@ -259,7 +265,7 @@ class DQN(OffPolicyAgent):
                 check_size(self, dataset, n_actions)
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Refuse a Q-function of another kind, and an explorer or environment with actions of another kind."""
+        """Reject a Q-function with another output type, and an explorer or environment with another kind of actions."""
         super()._check_output(value, obs, action_space)
         check_explorer(self.explorer, kind_of_actions(value), self._acting_argument)
         if action_space is None:
@@ -279,7 +285,7 @@ class DQN(OffPolicyAgent):
                 else "number the possible actions in a wrapper whose action space is Discrete"
             )
             raise TypeError(
-                f"{type(self).__name__} with a Q-function of discrete actions ({type(value).__name__}) cannot act in "
+                f"{type(self).__name__} with a Q-function for discrete actions ({type(value).__name__}) cannot act in "
                 f"{action_space}; {way_out}"
             )
         if n_actions != action_space.n:

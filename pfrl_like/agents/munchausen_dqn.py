@@ -24,8 +24,8 @@ def munchausen_target(
 ) -> Tensor:
     """R + alpha * clip(tau * log pi(a|s), l_0, 0) + discount * tau * logsumexp(Q'(s', .) / tau), [N] (eq. 2).
 
-    pi is softmax(Q' / tau) over the allowed actions, and logsumexp gives its soft value. With n-step returns only the
-    first step's bonus counts.
+    pi is softmax(Q' / tau) over the allowed actions. The logsumexp term is the soft value of pi. With n-step returns,
+    only the first step has a bonus.
 
     Args:
         value: Q'(s, .) of the target network.
@@ -45,44 +45,49 @@ def munchausen_target(
 class MunchausenDQN(DQN):
     """DQN that adds the scaled log-probability of its softmax policy to the reward and bootstraps from soft values.
 
-    It explores with its explorer and acts greedily in evaluation, as DQN does.
+    The agent explores with its explorer and acts greedily in evaluation, like `DQN`.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`.
         optimizer: Optimiser of the Q-function's parameters.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the Q-function on sequences. The Q-function must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+            steps.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
         alpha: Weight of the scaled log-policy in the reward, from 0 (soft DQN) to 1.
         entropy_temperature: tau, positive; larger values make the policy softer.
         log_policy_min: l_0, negative: lower bound of the scaled log-policy.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue
@@ -125,5 +130,5 @@ class MunchausenDQN(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def target(self, value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
-        """`munchausen_target` of the target network's values; chooses no next action."""
+        """`munchausen_target` of the target network's values; no next action is needed."""
         return munchausen_target(value, next_value, batch, self.alpha, self.entropy_temperature, self.log_policy_min)

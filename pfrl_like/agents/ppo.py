@@ -39,15 +39,16 @@ def ppo_loss(
 
     Args:
         model: Module from observations to (distribution of actions, values [N, 1]).
-        batch: Steps or sequences with `log_prob`, `value`, `advantage` and `returns`, of the policy that acted.
-        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
-        clip_eps_vf: Distance from the old value beyond which the new one is clipped (Engstrom et al. 2020,
-            arXiv:2005.12729, section 3); None for no clipping.
-        value_func_coef: Weight of the loss of the values, the mean of squared errors.
+        batch: Steps or sequences with `log_prob` of the behaviour policy, `value`, `advantage` and `returns`.
+        clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
+        clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf (Engstrom et
+            al. 2020, arXiv:2005.12729, section 3). None disables clipping.
+        value_func_coef: Weight of the value loss, the mean of squared errors.
         entropy_coef: Weight of the entropy.
 
     Returns:
-        The scalar loss, and detached: "policy_loss", "value_loss" and "log_ratio", the logarithms of the ratios, [N].
+        The scalar loss, and detached statistics: "policy_loss", "value_loss" and "log_ratio", the logarithms of the
+        ratios, [N].
     """
     distribution, value = policy_and_value(model, batch)
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
@@ -76,32 +77,33 @@ def ppo_objective(
     value_func_coef: float,
     entropy_coef: float,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """`ppo_loss` computed from the outputs of a model for the steps.
+    """`ppo_loss`, computed from the outputs of a model.
 
     Args:
         log_prob: Log-probability of each action, [N].
-        entropy: Entropy of each distribution of actions, [N]; None leaves it out.
+        entropy: Entropy of each distribution of actions, [N]; None omits the entropy term.
         value: Values, [N].
-        old_log_prob: Log-probabilities of the policy that acted, [N].
+        old_log_prob: Log-probabilities under the behaviour policy, [N].
         old_value: Values at the time of acting, [N].
-        advantage: Advantages, [N]; take no gradient.
+        advantage: Advantages, [N]; no gradient flows into them.
         returns: Targets of the values, [N].
-        weight: Importance weight of each step, [N]; None for 1.
-        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
-        clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
-        value_func_coef: Weight of the loss of the values.
+        weight: Importance weight of each step, [N]; None sets all weights to 1.
+        clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
+        clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
+            disables clipping.
+        value_func_coef: Weight of the value loss.
         entropy_coef: Weight of the entropy.
 
     Returns:
-        The scalar loss, and detached: "policy_loss", "value_loss" and "log_ratio", [N].
+        The scalar loss, and detached statistics: "policy_loss", "value_loss" and "log_ratio", [N].
     """
     log_ratio = log_prob - old_log_prob
     ratio = log_ratio.exp()
     surrogate = weighted_mean(clipped_surrogate(ratio, advantage, clip_eps), weight)
     value_error = mse_loss(value, returns, reduction="none")
     if clip_eps_vf is not None:
-        near = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
-        value_error = torch.maximum(value_error, mse_loss(near, returns, reduction="none"))
+        clipped_value = old_value + (value - old_value).clamp(-clip_eps_vf, clip_eps_vf)
+        value_error = torch.maximum(value_error, mse_loss(clipped_value, returns, reduction="none"))
     value_loss = weighted_mean(value_error, weight)
     loss = value_func_coef * value_loss - surrogate
     if entropy is not None:
@@ -117,42 +119,46 @@ class PPO(OnPolicyAgent):
     """Proximal Policy Optimisation agent.
 
     Args:
-        model: Module from observations to (distribution of actions, values [B, 1]), such as a `pfrl_like.nn.Branched`.
+        model: Module from observations to (distribution of actions, values [B, 1]), for example a
+            `pfrl_like.nn.Branched`.
         optimizer: Optimiser of the model's parameters.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
-        gpu: CUDA device index; None or negative means the CPU.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
+        gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
-        phi: Feature extractor applied to each observation once, when it is acted on.
-        value_func_coef: Weight of the loss of the values.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
+        value_func_coef: Weight of the value loss.
         entropy_coef: Weight of the entropy bonus.
-        update_interval: Steps to collect between updates, of all environments together.
-        minibatch_size: Steps per minibatch; above `update_interval`, which is warned of, it holds steps several times.
-        epochs: Number of times that an update learns from each step.
-        clip_eps: Distance from 1 beyond which the ratio of probabilities is clipped.
-        clip_eps_vf: Distance from the old value beyond which the new one is clipped; None for no clipping.
-        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        value_stats_window: Number of values whose mean is reported.
-        entropy_stats_window: Number of entropies whose mean is reported.
-        value_loss_stats_window: Number of losses of the values, one for each minibatch, whose mean is reported.
-        policy_loss_stats_window: Number of losses of the policy, one for each minibatch, whose mean is reported.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        target_kl: End an update after the first epoch whose minibatches differ on average by more than this, in nats,
-            from the policy that acted; None for no such limit.
-        compile: Compile the work on a minibatch (Adam, AdamW, RMSprop or SGD; not recurrent). The second minibatch
-            compiles, in about half a minute, and says so in the log (level INFO). A change of the coefficients or
-            bounds compiles again.
-        logger: Logger of refused updates.
+        update_interval: Number of steps between updates, summed over all environments.
+        minibatch_size: Number of steps per minibatch. If it exceeds `update_interval`, a warning is logged, and a
+            minibatch contains steps several times.
+        epochs: Number of epochs (passes over the collected steps) per update.
+        clip_eps: Clipping range: the ratio of probabilities is clipped to [1 - clip_eps, 1 + clip_eps].
+        clip_eps_vf: Clipping range of the value: the new value is clipped to the old value +- clip_eps_vf. None
+            disables clipping.
+        standardize_advantages: True to standardise the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        max_recurrent_sequence_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole
+            episodes.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        value_stats_window: Number of recent values to average for the statistics.
+        entropy_stats_window: Number of recent entropies to average for the statistics.
+        value_loss_stats_window: Number of recent value losses (one per minibatch) to average for the statistics.
+        policy_loss_stats_window: Number of recent policy losses (one per minibatch) to average for the statistics.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        target_kl: Maximum estimated KL divergence from the behaviour policy, in nats, averaged over an epoch. The
+            update ends after the first epoch that exceeds it. None disables the limit.
+        compile: True to compile the gradient step on a minibatch. Requires Adam, AdamW, RMSprop or SGD, and
+            `recurrent=False`. The step is compiled at the second minibatch. The compilation takes about 30 s and is
+            logged (level INFO). A change of the coefficients or clipping ranges requires another compilation.
+        logger: Logger for rejected updates (non-finite loss or gradient).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     saved_attributes = ("model", "optimizer", "obs_normalizer")
@@ -214,7 +220,7 @@ class PPO(OnPolicyAgent):
         )  # fmt: skip
         if minibatch_size > update_interval:
             self.logger.warning(
-                "minibatch_size is %d, but update_interval gives only %d steps to learn from: a minibatch holds them "
+                "minibatch_size is %d, but update_interval gives only %d steps: a minibatch contains each step "
                 "several times, or once if recurrent",
                 minibatch_size, update_interval,
             )  # fmt: skip
@@ -253,17 +259,17 @@ class PPO(OnPolicyAgent):
         return advantage, {name: torch.stack(values) for name, values in losses.items() if values}
 
     def loss(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """`ppo_loss` of a minibatch, or the loss by an overridden `_lossfun` of PFRL's.
+        """`ppo_loss` of a minibatch, or the loss of an overridden PFRL method `_lossfun`.
 
-        A subclass overrides it for another loss.
+        A subclass may override this method to use another loss.
 
         Args:
             batch: Steps of features, or packed sequences, with `obs`, `action`, `log_prob`, `value`, `advantage` and
                 `returns`.
 
         Returns:
-            The scalar loss, and detached statistics: "policy_loss" and "value_loss", scalars, if they are to be
-            recorded, and "log_ratio", [N], the logarithms of the ratios, which `target_kl` and `compile` need.
+            The scalar loss, and detached statistics. "policy_loss" and "value_loss" are scalars; they are recorded if
+            present. "log_ratio" contains the logarithms of the ratios, [N]; `target_kl` and `compile` need it.
         """
         if self._overridden_hooks:
             return loss_of_lossfun(self, *policy_and_value(self.model, batch), batch)
@@ -282,14 +288,14 @@ class PPO(OnPolicyAgent):
         advs: Tensor,
         vs_teacher: Tensor,
     ) -> Tensor:
-        """Loss, a scalar.
+        """Return the loss, a scalar.
 
         Args:
             entropy: Entropies of the distributions of actions, [N].
             vs_pred: Values, [N, 1].
             log_probs: Log-probabilities of the actions, [N].
             vs_pred_old: Values at the time of acting, [N, 1].
-            log_probs_old: Log-probabilities of the policy that acted, [N].
+            log_probs_old: Log-probabilities under the behaviour policy, [N].
             advs: Advantages, [N].
             vs_teacher: Targets of the values, [N, 1].
         """
@@ -303,7 +309,7 @@ class PPO(OnPolicyAgent):
         return loss
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make a gradient step on a minibatch, for compilation; returns the log-ratios, [N], and the losses."""
+        """Make a gradient step on a minibatch; return the log-ratios [N] and the losses. It can be compiled."""
         loss, stats = self.loss(batch)
         step("optimizer", loss)
         return stats.pop("log_ratio"), {"loss": loss.detach(), **stats}
@@ -311,7 +317,7 @@ class PPO(OnPolicyAgent):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Means over the windows (NaN before the first value), number of minibatches, and explained variance.
 
-        "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, NaN where undefined.
+        "explained_variance" is 1 - Var(returns - values) / Var(returns) of the last update, or NaN if undefined.
         """
         others = [("n_updates", self.n_updates), ("explained_variance", self.explained_variance)]
         return [*self._window_means(), *others]

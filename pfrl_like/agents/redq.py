@@ -16,51 +16,57 @@ from pfrl_like.utils.checks import check_counts
 
 
 class REDQ(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics and many updates a step.
+    """Soft Actor-Critic with an ensemble of critics and many updates per step.
 
-    Targets are the least value of a few critics, drawn anew for each update. The policy follows the mean of all
-    critics, and learns once a step. With two critics that have dropout and layer normalisation
-    (`DropoutFCSAQFunction`) it is DroQ. Target networks are evaluated without dropout.
+    The targets use the minimum over `subset_size` critics that are sampled for each update. The policy's loss uses the
+    mean over all critics. By default the policy is updated once per step. With two critics that have dropout and layer
+    normalisation (`DropoutFCSAQFunction`) the algorithm is DroQ. Target networks are evaluated without dropout.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_funcs: The critics, a list of at least two.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_funcs: List of at least two critics.
         policy_optimizer: Optimiser of the policy.
-        q_func_optimizers: The optimisers of the critics.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func_optimizers: Optimisers of the critics, one per critic.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        subset_size: Number of critics drawn for the targets of each update, at most all.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature; None for `n_times_update`.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Not supported, since every update has other critics in its targets: False.
+        subset_size: Number of critics sampled for the targets of each update; at most the number of critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature; None uses
+            `n_times_update`.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: Must be False: the critics in the targets change with every update.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _policy_pool = staticmethod(average)
@@ -101,9 +107,13 @@ class REDQ(SoftActorCritic):
         check_counts(subset_size=subset_size)
         critics, optimizers = listed("q_funcs", q_funcs), listed("q_func_optimizers", q_func_optimizers)
         if len(critics) < 2 or subset_size > len(critics):
-            raise ValueError(f"there are {len(critics)} q_funcs, expected at least 2 and subset_size, {subset_size}")
+            raise ValueError(
+                f"q_funcs has length {len(critics)}, expected at least 2 and at least subset_size, {subset_size}"
+            )
         if compile:
-            raise ValueError("compile is True, but every update of REDQ has other critics in its targets: leave it out")
+            raise ValueError(
+                "compile is True, but the critics in REDQ's targets change with every update: leave it out"
+            )
         critics, optimizers = numbered(critics, optimizers)
         q_func1, q_func2, *further_q_funcs = critics.values()
         q_func1_optimizer, q_func2_optimizer, *further_q_func_optimizers = optimizers.values()
@@ -112,7 +122,7 @@ class REDQ(SoftActorCritic):
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """`subset_size` of the target critics, drawn from PyTorch's global stream."""
+        """Sample `subset_size` target critics with PyTorch's global generator."""
         critics: list[Any] = self.target_critics
         if self.subset_size == len(critics):
             return critics

@@ -23,7 +23,7 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
-    """Sum over steps of -(R log pi(a | s) + beta H(pi(. | s))), R being the sum of the rewards from the step on.
+    """Sum over steps of -(R log pi(a | s) + beta H(pi(. | s))), where R is the undiscounted return from the step.
 
     Args:
         model: Module from observations to a distribution of actions.
@@ -43,42 +43,44 @@ def reinforce_loss(model: Any, batch: Batch, *, beta: float = 0.0) -> Tensor:
 class REINFORCE(OnPolicyAgent):
     """Episodic REINFORCE agent; returns are not discounted.
 
-    A truncated episode has no return. It is discarded, with a warning the first time, unless `learn_from_truncated`.
+    The return of a truncated episode is unknown. The episode is discarded unless `learn_from_truncated` is True. A
+    warning is logged for the first discarded episode.
 
     Args:
         model: Module from observations to a distribution of actions.
         optimizer: Optimiser of the model's parameters.
-        gpu: CUDA device index; None or negative means the CPU.
+        gpu: CUDA device index. None or a negative index means the CPU.
         beta: Weight of the entropy bonus.
-        phi: Feature extractor applied to each observation once, when it is acted on.
-        batchsize: Episodes per update.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        average_entropy_decay: Decay of the running mean of the entropy, which is a statistic only.
-        backward_separately: Backpropagate through one episode at a time, which needs the memory of only one. The
-            gradients are the same up to rounding.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on whole episodes.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of the first episode that is discarded, and of refused updates.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        learn_from_truncated: Learn from truncated episodes as if they had ended there, for tasks whose time limit is
-            part of the task.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
+        batchsize: Number of episodes per update.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        average_entropy_decay: Decay of the running mean of the entropy. The mean is only reported as a statistic.
+        backward_separately: True to backpropagate through one episode at a time, so that only one episode's graph is in
+            memory. The gradients are equal up to rounding.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the model on whole episodes. The model must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for the warning about discarded episodes and for rejected updates (non-finite loss or gradient).
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        learn_from_truncated: True to learn from truncated episodes as if they were terminated, for tasks whose time
+            limit is part of the task.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _kept_numbers = ("average_entropy",)
     value_type = Distribution
     _warned_of_cut_off = False
 
-    #: Attributes of PFRL's methods below.
+    #: Attributes that PFRL's methods below use; see `accumulate_grad`.
     reward_sequences: list[list[float]] = []
     log_prob_sequences: list[list[Tensor]] = []
     entropy_sequences: list[list[Tensor]] = []
     n_backward: int = 0
-    #: Episodes that these methods are learning from.
+    #: Episodes that PFRL's methods are learning from.
     _hooked_sequences: Sequence[Batch] = ()
 
     def __init__(
@@ -116,31 +118,31 @@ class REINFORCE(OnPolicyAgent):
         return self._rollout.n_ended >= self.batchsize
 
     def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
-        """Update the running mean of entropies, one acting environment after the other."""
+        """Update the running mean with the entropy of each acting environment, in order of the environments."""
         for each in distribution.entropy()[acting].tolist():
             self._move_average("average_entropy", each)
 
     def _cut_off(self, env_ids: Any, rows: Any) -> None:
-        """Discard the episodes that were truncated after the steps in these rows, or keep them as whole ones."""
+        """Discard the truncated episodes whose last step is in `rows`; keep them if `learn_from_truncated`."""
         if len(rows) and not self.learn_from_truncated:
             if not self._warned_of_cut_off:
                 self._warned_of_cut_off = True
                 self.logger.warning(
-                    "episodes that are cut off without having ended are thrown away: learn_from_truncated=True would "
-                    "learn from them; this warning comes once"
+                    "truncated episodes are discarded; set learn_from_truncated=True to learn from them (this warning "
+                    "is logged once)"
                 )
             self._rollout.forget(rows)
 
     def update_from_rollout(self) -> None:
-        """Learn from the episodes that have ended, and forget them."""
+        """Make one update from the finished episodes, and clear these episodes."""
         self._learn_once(self._rollout.take(self.gamma, self.device))
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
         """Make one gradient step on the sum of `reinforce_loss` over all episodes, divided by `batchsize`."""
         steps = episodes.steps
         columns = steps.reward, steps.discount, torch.zeros_like(steps.reward), episodes.continues
-        reward, discount, nothing, continues = (column.unsqueeze(1) for column in columns)
-        returns = lambda_returns(reward, discount, nothing, continues, 1.0).squeeze(1)
+        reward, discount, zeros, continues = (column.unsqueeze(1) for column in columns)
+        returns = lambda_returns(reward, discount, zeros, continues, 1.0).squeeze(1)
         check_numbers(returns=returns)
         if self._overridden_hooks:
             learn_by_sequences(self, [*one_by_one(episodes)])
@@ -156,25 +158,26 @@ class REINFORCE(OnPolicyAgent):
         return returns, {"loss": loss.detach() / self.batchsize}
 
     def accumulate_grad(self) -> None:
-        """Add the gradient of the sequences' loss to that of the parameters, and forget the sequences.
+        """Add the gradient of the sequences' loss to the gradients of the parameters, and clear the sequences.
 
-        A subclass may override this method, `batch_update` or `update_with_accumulated_grad`; they are then called as
-        by PFRL. `batch_update` is called once with all episodes, and calls `accumulate_grad`. If `backward_separately`,
-        `accumulate_grad` is called with each episode, and then `update_with_accumulated_grad`.
+        A subclass may override this method, `batch_update` or `update_with_accumulated_grad`; the agent then calls them
+        in the order of PFRL. `batch_update` is called once with all episodes, and calls `accumulate_grad`. If
+        `backward_separately`, `accumulate_grad` is called with each episode, and then `update_with_accumulated_grad`.
 
-        The sequences are attributes, lists with a list for each episode: `log_prob_sequences` and `entropy_sequences`
-        of tensors [1] with graph, and `reward_sequences` of numbers, which begin with a 0, since PFRL's body leaves the
-        first out. `n_backward` counts the calls before a step.
+        The sequences are stored in three attributes. Each attribute is a list with one list per episode.
+        `log_prob_sequences` and `entropy_sequences` contain tensors [1] with graph. `reward_sequences` contains floats;
+        its first entry is 0, because PFRL's implementation skips the first reward. `n_backward` counts the calls before
+        a gradient step.
         """
         accumulate_gradient(self)
 
     def batch_update(self) -> None:
-        """Make a step on the gradient of all episodes; see `accumulate_grad`."""
+        """Make a gradient step on the loss of all episodes; see `accumulate_grad`."""
         self.accumulate_grad()
         step_along_gradient(self)
 
     def update_with_accumulated_grad(self) -> None:
-        """Make a step on the accumulated gradient; see `accumulate_grad`."""
+        """Make an optimiser step with the accumulated gradient; see `accumulate_grad`."""
         step_along_gradient(self)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
@@ -183,19 +186,19 @@ class REINFORCE(OnPolicyAgent):
 
 
 def accumulated(losses: Iterable[Tensor], params: Sequence[Tensor]) -> Tensor:
-    """Sum of losses, as a function of the parameters with the same value and gradient here that needs little memory.
+    """Return a surrogate scalar with the value and the gradient of the sum of `losses`, in little memory.
 
-    Each graph is backpropagated through, and freed, before the next loss is computed.
+    The graph of each loss is backpropagated and freed before the next loss is computed.
 
     Args:
-        losses: Scalars.
-        params: Parameters that the gradient is taken for.
+        losses: Scalar losses.
+        params: Parameters that the gradient is computed for.
     """
     total, gradient = params[0].new_zeros(()), [torch.zeros_like(param) for param in params]
     for loss in losses:
         parts = torch.autograd.grad(loss, params, allow_unused=True)
-        for mean, part in zip(gradient, parts, strict=True):
-            mean += 0 if part is None else part
+        for total_grad, part in zip(gradient, parts, strict=True):
+            total_grad += 0 if part is None else part
         total = total + loss.detach()
     linear = sum(((param * part).sum() for param, part in zip(params, gradient, strict=True)), total.new_zeros(()))
     return total + linear - linear.detach()

@@ -31,16 +31,17 @@ from pfrl_like.utils.contexts import evaluating_readers
 def soft_next_value(
     policy: Any, target_critics: Sequence[Any], batch: Batch, pool: Callable[[Sequence[Any]], Any] = least_of
 ) -> tuple[Any, Tensor]:
-    """Both parts of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
+    """Value and log-probability terms of the soft value of the next states (arXiv:1812.05905, eq. 3 and section 6).
 
     Args:
-        policy: The policy, from which the next actions are drawn.
+        policy: Policy that the next actions are sampled from.
         target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        pool: Combines the action values of all critics into one.
+        pool: Function that combines the action values of all critics into one action value.
 
     Returns:
-        Value of the next actions, an action value of one action, and their log-probabilities, [N].
+        The value of the sampled next actions (an `ActionValue` with one action), and the log-probabilities of these
+        actions, [N].
     """
     next_action, log_prob = sample_with_log_prob(policy, batch, next=True)[1:]
     return pool([value_of(critic, batch, next_action, next=True) for critic in target_critics]), log_prob
@@ -49,7 +50,8 @@ def soft_next_value(
 def soft_reward(batch: Batch, log_prob: Tensor, temperature: Tensor | float) -> Tensor:
     """Rewards plus the entropy bonus of the next states, [N]: `reward - discount * temperature * log_prob`.
 
-    Their sum with `discount * Q(s', a')` is the soft target, for critics of any form (arXiv:1812.05905, eq. 2 and 3).
+    The result plus `discount * Q(s', a')` is the soft target (arXiv:1812.05905, eq. 2 and 3). The critics may be
+    distributional.
     """
     return torch.addcmul(batch.reward, batch.discount, temperature * log_prob, value=-1)
 
@@ -62,18 +64,19 @@ def sac_policy_loss(
     accumulator: str = "mean",
     pool: Callable[[Sequence[Tensor]], Tensor] = least,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Temperature * log_prob(a) - min Q(s, a) of reparametrised samples a of the policy (arXiv:1812.05905, eq. 7).
+    """Temperature * log_prob(a) - min Q(s, a), with a reparametrised sample a of the policy (arXiv:1812.05905, eq. 7).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
-        temperature: Weight of the entropy; takes no gradient.
+        temperature: Weight of the entropy; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
-        pool: Combines the values of all critics into one number for each row, [N].
+        pool: Function that combines the values of all critics into one value for each row, [N].
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: log_prob(a), [N], and the entropy, [N].
+        The scalar loss (weighted if the batch has weights), the detached log_prob(a), [N], and the detached entropy,
+        [N].
     """
     distribution, action, log_prob = sample_with_log_prob(policy, batch)
     q = pool([mean_value(value_of(critic, batch, action)) for critic in critics])
@@ -82,13 +85,13 @@ def sac_policy_loss(
 
 
 def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tuple[Any, Tensor, Tensor]:
-    """Distributions of the policy, samples of them, and log-probabilities of the samples, [N].
+    """Return the policy's distributions, samples from them, and the log-probabilities of the samples, [N].
 
     Raises:
-        ValueError: If the log-probabilities have another shape.
+        ValueError: If the log-probabilities do not have the shape [N].
     """
     distribution = distribution_of(policy, batch, next=next)
-    has_both = hasattr(distribution, "rsample_with_log_prob")  # like the library's Gaussians; saves a call
+    has_both = hasattr(distribution, "rsample_with_log_prob")  # the library's Gaussians have it; it saves a call
     action, log_prob = distribution.rsample_with_log_prob() if has_both else rsample_with_log_prob(distribution)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -96,7 +99,7 @@ def sample_with_log_prob(policy: Any, batch: Batch, *, next: bool = False) -> tu
 
 
 def _entropy(distribution: Any, log_prob: Tensor) -> Tensor:
-    """Entropy of each row, [N], estimated from the sample if a formula is missing or costs as much as the update."""
+    """Entropy of each row, [N]; estimated from the sample if no formula exists or the formula is expensive."""
     if isinstance(distribution, SquashedGaussian) or type(distribution).entropy is Distribution.entropy:
         return -log_prob
     entropy: Tensor = distribution.entropy()
@@ -109,58 +112,64 @@ class SoftActorCritic(OffPolicyActorCritic):
     """Soft Actor-Critic agent.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
     averaged_rows: tuple[str, ...] = ("entropy",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "n_updates", "average_entropy", "temperature")
     _targets = Targets(of_policy=False, moved="every update")
     _needs_densities = True
     _hooks_of_update = frozenset(["update_q_func", "update_policy_and_temperature", "update_temperature"])
     _acting_hook = "batch_select_greedy_action"
-    #: How the critics' values are combined, for the targets and for the policy's loss.
+    #: Functions that combine the values of all critics: `_pool` in the targets, `_policy_pool` in the policy's loss.
     _pool: Callable[[Sequence[Any]], Any] = staticmethod(least_of)
     _policy_pool: Callable[[Sequence[Tensor]], Tensor] = staticmethod(least)
 
@@ -222,12 +231,12 @@ class SoftActorCritic(OffPolicyActorCritic):
         return float(self._multipliers["temperature"]())
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers of the losses; the constructor calls it first."""
+        """Return the Lagrange multipliers of the losses. The constructor calls this method first."""
         lr = self.temperature_optimizer_lr
         return [LagrangeMultiplier("temperature", self.initial_temperature, "entropy_target", self.entropy_target, lr)]
 
     def acting_copy(self) -> Any:
-        """A copy that only chooses actions, on the CPU; its multipliers are constants."""
+        """Return a copy that only selects actions, on the CPU. The multipliers of the copy are constant."""
         acting = super().acting_copy()
         acting._multipliers = {name: each.constant() for name, each in self._multipliers.items()}
         return acting
@@ -244,7 +253,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         return sac_policy_loss(self.policy, self.critics, batch, temperature, self.batch_accumulator, pool)
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `policy_loss` and `temperature_loss`; returns statistics."""
+        """Minimise `policy_loss` and `temperature_loss` and return statistics."""
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         step("policy_optimizer", loss)
         if "update_temperature" not in self._overridden_hooks:
@@ -259,7 +268,7 @@ class SoftActorCritic(OffPolicyActorCritic):
         """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -267,10 +276,10 @@ class SoftActorCritic(OffPolicyActorCritic):
         self._step_on_critics(batch)
 
     def update_policy_and_temperature(self, batch: Any) -> None:
-        """Make a gradient step on the policy's loss, and one on the temperature's.
+        """Make a gradient step on the policy's loss and a gradient step on the temperature's loss.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -292,25 +301,25 @@ class SoftActorCritic(OffPolicyActorCritic):
         )
 
     def batch_select_greedy_action(self, batch_obs: Sequence[Any], deterministic: bool = False) -> Any:
-        """Actions of the policy for k raw observations, array [k, ...].
+        """Return actions of the policy for k raw observations, array [k, ...].
 
         Args:
             batch_obs: k raw observations.
-            deterministic: Take the mode of each distribution, not a sample.
+            deterministic: True to select the mode of each distribution, False to sample.
         """
         return actions_of_policy(self, batch_obs, deterministic)
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does: the critics, the policy and temperature if due, and the target networks."""
+        """Update like PFRL's `update`: the critics, policy and temperature if due, and the target networks."""
         self.update_q_func(batch)
         if (self.optim_t + 1) % self.policy_update_delay == 0:
             self.update_policy_and_temperature(batch)
         self.sync_target_network()
 
     def _bootstrap_critics(self) -> Sequence[Any]:
-        """The critics whose values of the next states make the targets."""
+        """Critics that evaluate the next states in the targets."""
         return self.target_critics  # type: ignore[no-any-return]
 
     def extra_statistics(self) -> dict[str, Any]:
-        """Number of updates of the policy, and the multipliers."""
+        """Number of updates of the policy, and values of the multipliers."""
         return {"n_updates": self.n_policy_updates, **{name: getattr(self, name) for name in self._multipliers}}

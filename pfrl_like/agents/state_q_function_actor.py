@@ -15,20 +15,21 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 class StateQFunctionActor(Actor, metaclass=HookType):
-    """Acts like a `DQN` with the same Q-function and explorer, and learns nothing.
+    """Actor that acts like a `DQN` with the same Q-function and explorer. It does not learn.
 
     Args:
         pipe: Connection to the learner; see `Actor`.
-        model: Module from observations to an `ActionValue`. It is used as it is, on the CPU.
-        explorer: Chooses the action in training.
-        phi: Feature extractor applied to each observation; raw observations are sent.
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`.
-        logger: Logs an error if the other end of the pipe goes away.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        episodic_update_len: Steps of an episode between recurrent states that are sent; None for only the first.
+        model: Module from observations to an `ActionValue`. The actor uses the module itself, not a copy, on the CPU.
+        explorer: Explorer that selects the training action.
+        phi: Feature extractor applied to each observation. The actor sends raw observations.
+        recurrent: True if the Q-function has the interface of `pfrl_like.nn.Recurrent`.
+        logger: Logger for the error that the other end of the pipe is closed.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        episodic_update_len: Number of steps between recurrent states that are sent; None sends only the first recurrent
+            state of each episode.
 
     Raises:
-        TypeError: If the parts do not fit together.
+        TypeError: If the arguments do not fit together.
     """
 
     def __init__(

@@ -33,16 +33,16 @@ def default_target_policy_smoothing_func(batch_action: Tensor) -> Tensor:
 def td3_next_value(
     target_policy: Any, target_critics: Sequence[Any], batch: Batch, smoothing: Callable[[Tensor], Tensor]
 ) -> Any:
-    """Least value of `td3_next_action` under the target critics (arXiv:1802.09477, Algorithm 1).
+    """Minimum over the target critics of the value of `td3_next_action` (arXiv:1802.09477, Algorithm 1).
 
     Args:
         target_policy: Target network of the policy.
         target_critics: Target networks of the critics.
         batch: Transitions or sequences.
-        smoothing: Adds noise to a batch of actions.
+        smoothing: Function that adds noise to a batch of actions.
 
     Returns:
-        An action value of one action for each row.
+        An `ActionValue` with one action for each row.
     """
     return least_next_value(target_critics, batch, td3_next_action(target_policy, batch, smoothing))
 
@@ -51,72 +51,77 @@ def td3_next_action(target_policy: Any, batch: Batch, smoothing: Callable[[Tenso
     """Actions of the target policy in the next states, with noise added, [N, ...].
 
     Raises:
-        ValueError: If `smoothing` does not give actions of the same shape.
+        ValueError: If `smoothing` does not return actions of the same shape.
     """
     action = distribution_of(target_policy, batch, next=True).sample()
     next_action: Tensor = smoothing(action)
     if getattr(next_action, "shape", None) != action.shape:
-        came = tuple(getattr(next_action, "shape", ())) or next_action
-        raise ValueError(f"target_policy_smoothing_func gave {came!r:.80} for actions {tuple(action.shape)}")
+        result = tuple(getattr(next_action, "shape", ())) or next_action
+        raise ValueError(f"target_policy_smoothing_func gave {result!r:.80} for actions {tuple(action.shape)}")
     return next_action
 
 
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class TD3(OffPolicyActorCritic):
-    """Twin Delayed Deep Deterministic Policy Gradient.
+    """Twin Delayed Deep Deterministic Policy Gradient. The policy's loss uses only the first critic.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action. The policy follows it.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        policy_update_delay: Updates of the critics for each one of the policy and the targets.
-        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update of the policy.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        policy_update_delay: Number of critic updates per update of the policy and the target networks.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of the statistics that are averaged over updates.
     averaged_updates = ("policy_loss",)
     _saved_counters = {**OffPolicyActorCritic._saved_counters, "q_func_n_updates": "q_func_n_updates"}
+    # Names of the statistics that are returned by `get_statistics`.
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "policy_n_updates", "q_func_n_updates")
     _elementwise = staticmethod(square)
     _targets = Targets(moved="with policy")
     _hooks_of_update = frozenset(["update_q_func", "update_policy"])
     _acting_hook = "batch_select_onpolicy_action"
-    _more_critic_updates = 0  # critic updates minus updates, if PFRL's methods are called several times or never
+    _more_critic_updates = 0  # critic updates minus updates; not 0 if PFRL's methods are called several times or never
 
     q_func1: Any
 
@@ -169,7 +174,7 @@ class TD3(OffPolicyActorCritic):
         return td3_next_value(self.target_policy, self.target_critics, batch, smoothing), batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `policy_loss`; returns statistics."""
+        """Minimise `policy_loss` and return statistics."""
         loss = self.policy_loss(batch)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
@@ -179,7 +184,7 @@ class TD3(OffPolicyActorCritic):
         return ddpg_policy_loss(self.policy, self.critics[0], batch, self.batch_accumulator)[0]
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Known bounds of the actions of the agent's parts, those of the default smoothing included.
+        """Return the known action bounds of policy, explorer and target smoothing; None where unknown.
 
         Args:
             distribution: Output of the policy for some observation.
@@ -192,7 +197,7 @@ class TD3(OffPolicyActorCritic):
         """Make a gradient step on the loss of each critic.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -204,7 +209,7 @@ class TD3(OffPolicyActorCritic):
         """Make a gradient step on the policy's loss.
 
         Args:
-            batch: A minibatch of features, as `batch_experiences` returns it or as a `Batch`.
+            batch: Minibatch of features: the result of `batch_experiences`, or a `Batch`.
 
         Raises:
             NonFiniteError: If a loss or a gradient is NaN or infinite.
@@ -212,19 +217,19 @@ class TD3(OffPolicyActorCritic):
         self._step_on_policy(batch)
 
     def batch_select_onpolicy_action(self, batch_obs: Sequence[Any]) -> list[Any]:
-        """A sample of the policy for each of k raw observations."""
+        """Return an action sampled from the policy for each of k raw observations."""
         return list(actions_of_policy(self, batch_obs, deterministic=False))
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Update as PFRL's `update` does: the critics, then, if it is due, the policy and the target networks."""
+        """Update like PFRL's `update`: the critics, then, if due, the policy and the target networks."""
         self.update_q_func(batch)
         if self.q_func_n_updates % self.policy_update_delay == 0:
             self.update_policy(batch)
             self.sync_target_network()
-        self._more_critic_updates -= 1  # since `update` counts one
+        self._more_critic_updates -= 1  # `update` counts it as well
 
     def _count_update(self) -> None:
-        """Count an update; `update_q_func` counts those of the critics."""
+        """Count an update of the agent; `update_q_func` counts the updates of the critics."""
         super()._count_update()
         self._more_critic_updates -= 1
 
@@ -232,7 +237,7 @@ class TD3(OffPolicyActorCritic):
         """Numbers of updates of the policy and of the critics."""
         return {"policy_n_updates": self.policy_n_updates, "q_func_n_updates": self.q_func_n_updates}
 
-    policy_n_updates = renamed("n_policy_updates", "Updates of the policy.")
+    policy_n_updates = renamed("n_policy_updates", "Number of updates of the policy.")
 
     @property
     def q_func_n_updates(self) -> int:

@@ -19,57 +19,64 @@ from pfrl_like.utils.checks import check_counts
 
 
 class TQC(SoftActorCritic):
-    """Soft Actor-Critic with critics of quantiles; the targets leave the largest quantiles out.
+    """Soft Actor-Critic with quantile critics. The targets omit the largest quantiles.
 
-    The policy follows the mean of all critics' quantiles.
+    The policy's loss uses the mean over the quantiles of all critics.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action. Here it gives a `QuantileDiscreteActionValue` of one action, as a `QuantileFCSAQFunction` does.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action. TQC requires a `QuantileDiscreteActionValue` with one action, for example from a
+            `QuantileFCSAQFunction`.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; the paper has five of 25 quantiles in all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        n_dropped: Number of quantiles that the targets leave out for each critic.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The paper uses five critics in total, each with 25 quantiles.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        n_dropped: Number of largest quantiles that the targets omit per critic.
 
     Raises:
-        ValueError: If `n_dropped` is negative, or on values outside those named here, with the value got; when a
-            run begins, or at the first update, if no quantile is left.
-        TypeError: If the parts do not fit together, or on an unknown keyword; when a run begins, if a critic gives no
-            quantiles.
+        ValueError: If `n_dropped` is negative, or if another argument is outside its documented range. The message
+            contains the value. The error is also raised when a run begins, or at the first update, if no quantile is
+            left.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown. The error is also raised when a run
+            begins, if a critic returns no quantiles.
     """
 
     _policy_pool = staticmethod(average)

@@ -25,7 +25,7 @@ from pfrl_like.nn.recurrent_branched import RecurrentBranched
 from pfrl_like.utils.batch_states import batch_states as default_batch_states
 from pfrl_like.utils.checks import check_counts
 
-#: Added to the divisor of the step, as in PFRL.
+#: Added to the denominator of the step size, as in PFRL.
 _EPS = 1e-8
 
 
@@ -44,22 +44,22 @@ def surrogate_gain(distribution: Any, batch: Batch, entropy_coef: float = 0.0) -
 
 
 def value_loss(vf: Any, batch: Batch) -> Tensor:
-    """Mean of the squared differences of values and `returns`, a scalar."""
+    """Mean squared error between values and `returns`, a scalar."""
     return weighted_mean((output_of(vf, batch).squeeze(-1) - batch.required("returns")[0]).square(), batch.weight)
 
 
 def natural_step(
     gain: Tensor, kl: Tensor, params: Sequence[Tensor], *, max_kl: float, damping: float, max_iter: int
 ) -> Tensor:
-    """Step along the natural gradient to a divergence of `max_kl`, to second order (arXiv:1502.05477, appendix C).
+    """Natural-gradient step whose second-order KL divergence is `max_kl` (arXiv:1502.05477, appendix C).
 
     Args:
         gain: Scalar to increase.
-        kl: Divergence from the present policy, a scalar that is 0 and has the gradient 0 here.
-        params: All parameters that both depend on.
-        max_kl: Divergence to move by, in nats.
+        kl: KL divergence from the current policy, a scalar. Its value and its gradient are 0 at the current parameters.
+        params: All parameters that `gain` and `kl` depend on.
+        max_kl: KL divergence of the step, in nats.
         damping: Number added to the diagonal of the Fisher matrix, the second derivative of `kl`.
-        max_iter: Largest number of iterations of the conjugate gradient.
+        max_iter: Maximum number of conjugate-gradient iterations.
 
     Returns:
         Change of the parameters, concatenated, [n].
@@ -86,40 +86,43 @@ class TRPO(OnPolicyAgent):
     """Trust Region Policy Optimisation agent.
 
     Args:
-        policy: Module from observations to distributions of actions, twice differentiable.
-        vf: Module from observations to values [B, 1], which shares no parameter with the policy.
+        policy: Module from observations to distributions of actions. It must be twice differentiable.
+        vf: Module from observations to values [B, 1]. It must not share parameters with the policy.
         vf_optimizer: Optimiser of the parameters of `vf`.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
-        gpu: CUDA device index; None or negative means the CPU.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
+        gpu: CUDA device index. None or a negative index means the CPU.
         gamma: Discount factor per step.
         lambd: Lambda of the generalised advantage estimate.
-        phi: Feature extractor applied to each observation once, when it is acted on.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
         entropy_coef: Weight of the entropy bonus.
-        update_interval: Steps to collect between updates, of all environments together.
-        max_kl: Largest divergence by which the policy moves in an update, in nats, mean over the steps.
-        vf_epochs: Number of times that the values learn from each step in an update.
-        vf_batch_size: Steps per minibatch of the values.
-        standardize_advantages: Bring the advantages of an update to mean 0 and standard deviation 1.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: Policy and values have the interface of `pfrl_like.nn.Recurrent`, and are trained on sequences.
-        max_recurrent_sequence_len: Steps of the longest sequence of recurrent updates; None for whole episodes.
-        line_search_max_backtrack: Number of times that a step is halved before it is given up.
-        conjugate_gradient_max_iter: Largest number of iterations of the conjugate gradient.
+        update_interval: Number of steps between updates, summed over all environments.
+        max_kl: Maximum KL divergence between the policies before and after an update, in nats, mean over the steps.
+        vf_epochs: Number of epochs of value-function training per update.
+        vf_batch_size: Number of steps per minibatch of value-function training.
+        standardize_advantages: True to standardise the advantages of an update to mean 0 and standard deviation 1.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the policy and the value function on sequences. Both must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_recurrent_sequence_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole
+            episodes.
+        line_search_max_backtrack: Maximum number of times that the line search halves the step.
+        conjugate_gradient_max_iter: Maximum number of conjugate-gradient iterations.
         conjugate_gradient_damping: Number added to the diagonal of the Fisher matrix.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient of the values' loss; None for no clipping.
-        value_stats_window: Number of values whose mean is reported.
-        entropy_stats_window: Number of entropies whose mean is reported.
-        kl_stats_window: Number of divergences, of updates that were made, whose mean is reported.
-        policy_step_size_stats_window: Number of step sizes whose mean is reported, each the share of the full step that
-            was taken, 0 if the step was given up.
-        logger: Logger of each trial of the line search (level INFO), and of refused updates.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient of the value loss; None disables clipping.
+        value_stats_window: Number of recent values to average for the statistics.
+        entropy_stats_window: Number of recent entropies to average for the statistics.
+        kl_stats_window: Number of recent KL divergences to average for the statistics. A failed line search adds none.
+        policy_step_size_stats_window: Number of recent step sizes to average for the statistics. A step size is the
+            applied fraction of the full step, or 0 if the line search failed.
+        logger: Logger for the trials of the line search (level INFO) and for rejected updates (non-finite loss or
+            gradient).
+        device: Device as a string or `torch.device`, instead of `gpu`.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     saved_attributes = ("policy", "vf", "vf_optimizer", "obs_normalizer")
@@ -187,16 +190,16 @@ class TRPO(OnPolicyAgent):
         self.model = (RecurrentBranched if recurrent else Branched)(policy, vf)
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make one step of the policy within the trust region, and `vf_epochs` epochs of steps of the values."""
+        """Make one policy step within the trust region, then train the value function for `vf_epochs` epochs."""
         steps = self._evaluated(episodes, self.lambd)
         value, advantage, returns = steps.required("value", "advantage", "returns")
         if self.standardize_advantages:
             steps = steps.replace(advantage=standardized(advantage))
         episodes = self.normalized_anew(episodes, steps)
         states = episodes.states or (None, None)
-        of_policy, of_vf = (dataclasses.replace(episodes, states=own) for own in states)
-        stats = self.update_policy(everything(of_policy, self.max_recurrent_sequence_len))
-        for minibatches in shuffled(of_vf, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
+        policy_episodes, vf_episodes = (dataclasses.replace(episodes, states=own) for own in states)
+        stats = self.update_policy(everything(policy_episodes, self.max_recurrent_sequence_len))
+        for minibatches in shuffled(vf_episodes, self.vf_batch_size, self.vf_epochs, self.max_recurrent_sequence_len):
             for batch in minibatches:
                 self.gradient_steps["vf_optimizer"](value_loss(self.vf, batch))
         self.n_updates += 1
@@ -204,10 +207,10 @@ class TRPO(OnPolicyAgent):
         return advantage, stats
 
     def rollback(self, updates: int) -> None:
-        """Keep the counter of updates, which counts steps of the policy; a GPU skips only steps of the values."""
+        """Do nothing: `n_updates` counts policy steps, and on a GPU only value-function steps can be skipped."""
 
     def update_policy(self, batch: Batch) -> dict[str, Tensor]:
-        """Move the policy as far as `max_kl` allows; returns "kl", if it moved, and "policy_step_size"."""
+        """Update the policy by a line search. Return "policy_step_size" and, if the search succeeds, "kl"."""
         params = [param for param in self.policy.parameters() if param.requires_grad]
         # Recurrent layers of cuDNN can be differentiated only once.
         with torch.backends.cudnn.flags(enabled=False) if self.recurrent else contextlib.nullcontext():
@@ -227,12 +230,14 @@ class TRPO(OnPolicyAgent):
                 distribution = policy_of(self.policy, batch)
                 new_gain = surrogate_gain(distribution, batch, self.entropy_coef)
                 kl = kl_divergence(old, distribution).mean()
-            self.logger.info("share of the step %s: gain %s, kl %s", size, float(new_gain - gain), float(kl))
-            if new_gain >= gain and kl <= self.max_kl:  # neither holds of NaN
+            self.logger.info(
+                "line search: step size %s, improvement %s, kl %s", size, float(new_gain - gain), float(kl)
+            )
+            if new_gain >= gain and kl <= self.max_kl:  # both comparisons are False for NaN
                 return {"kl": kl, "policy_step_size": kl.new_tensor(size)}
             size *= 0.5
         _assign(params, before)
-        self.logger.info("no step was found that gains anything within max_kl: the policy stays")
+        self.logger.info("line search failed: no step improves the objective within max_kl; the policy is unchanged")
         return {"policy_step_size": gain.new_zeros(())}
 
     def get_statistics(self) -> list[tuple[str, Any]]:
@@ -241,14 +246,14 @@ class TRPO(OnPolicyAgent):
 
 
 def _check_apart(policy: torch.nn.Module, vf: torch.nn.Module, vf_optimizer: torch.optim.Optimizer) -> None:
-    """Refuse a policy without trainable parameters, and values whose updates would move the policy."""
-    of_policy = {id(param) for param in policy.parameters() if param.requires_grad}
-    if not of_policy:
-        raise ValueError("policy has no parameter that requires a gradient: thaw some with requires_grad_(True)")
-    moved = {id(param) for group in vf_optimizer.param_groups for param in group["params"]}
-    for name, others in (("vf", set(map(id, vf.parameters()))), ("vf_optimizer", moved)):
-        if of_policy & others:
-            raise ValueError(f"{name} has parameters of policy, which only the step within max_kl may move")
+    """Raise if the policy has no trainable parameter, or shares a parameter with `vf` or `vf_optimizer`."""
+    policy_params = {id(param) for param in policy.parameters() if param.requires_grad}
+    if not policy_params:
+        raise ValueError("policy has no parameter that requires a gradient: call requires_grad_(True) on some of them")
+    vf_params = {id(param) for group in vf_optimizer.param_groups for param in group["params"]}
+    for name, params in (("vf", set(map(id, vf.parameters()))), ("vf_optimizer", vf_params)):
+        if policy_params & params:
+            raise ValueError(f"{name} has parameters of policy, but only the trust-region step may change them")
 
 
 def _flat(tensors: Sequence[Tensor]) -> Tensor:

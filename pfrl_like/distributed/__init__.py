@@ -1,4 +1,4 @@
-"""Agents split over several processes: actors that act, and a learner that updates."""
+"""Agents split over several processes: actors that act, and a learner that updates the parameters."""
 
 from pfrl_like.distributed.actor import Actor, SharedWeights
 from pfrl_like.distributed.learner import AgentProxy

@@ -1,4 +1,4 @@
-"""Actors: agents that act in their own processes and send steps to the learner; weights in shared memory."""
+"""Actors: agents that act in their own processes and send steps to the learner. Weights in shared memory."""
 
 import contextlib
 import os
@@ -21,11 +21,11 @@ from pfrl_like.processes.shared_arrays import Layout
 from pfrl_like.utils.env_values import mask_keyword
 from pfrl_like.utils.reprs import never_raising
 
-#: Steps per message to the learner, and seconds after which a message with fewer steps is sent.
+#: (Number of steps per message to the learner, seconds after which a message with fewer steps is sent.)
 ROWS, SECONDS = 32, 0.1
 
-#: Indices of the arrays that all actors share: earlier steps and those of each actor; 1 while the poller listens; true
-#: while actors have to wait.
+#: Indices of the arrays that all actors share. STEPS: number of earlier steps, then number of steps of each actor.
+#: LISTENING: 1 while the poller accepts messages. HOLD: True while the actors must wait for the learner.
 STEPS, LISTENING, HOLD = range(3)
 
 #: Seconds that an actor waits for the poller to start.
@@ -33,14 +33,14 @@ PATIENCE = 10.0
 
 
 class SharedWeights:
-    """The tensors of some modules in shared memory.
+    """Tensors of modules in shared memory.
 
-    There is no lock, which a killed process would hold for ever. Instead the writer stores a version number before and
-    after it writes. A reader that finds two different numbers reads again.
+    There is no lock, because a killed process would never release it. Instead, the writer stores a version number
+    before and after each write. A reader that finds two different numbers reads again.
 
     Args:
-        modules: Modules to write or read, of the same form in all processes.
-        memory: Memory that another process has created; None creates it, with the values of `modules`.
+        modules: Modules to write or read. They have the same structure in all processes.
+        memory: Memory that another process has created. None creates the memory with the values of `modules`.
     """
 
     def __init__(self, modules: Sequence[nn.Module], memory: SharedArrays | None = None) -> None:
@@ -54,12 +54,12 @@ class SharedWeights:
             for array, tensor in zip(arrays, own, strict=True)
         ]
         self._seen = 0
-        self._order = threading.Lock()  # a memory barrier: the processor does not reorder across it
+        self._order = threading.Lock()  # a memory barrier: the CPU does not reorder accesses across it
         if memory is None:
             self.publish()
 
     def publish(self) -> None:
-        """Write the modules' tensors to the memory; only one thread of one process may call this."""
+        """Write the modules' tensors to the memory. Only one thread of one process may call this method."""
         version = int(self._begun_and_ended[0]) + 1
         with self._order:
             self._begun_and_ended[0] = version
@@ -69,7 +69,7 @@ class SharedWeights:
             self._begun_and_ended[1] = version
 
     def refresh(self) -> bool:
-        """Update the modules from the memory; returns True if there was a newer version."""
+        """Update the modules from the memory. Returns True if the memory had a newer version."""
         if self._begun_and_ended[1] == self._seen:
             return False
         while True:
@@ -95,10 +95,10 @@ class SharedWeights:
 
 
 class RowSender:
-    """An actor's replay buffer: collects steps and sends them to the learner as columns.
+    """Replay buffer of an actor. It collects steps and sends them to the learner as columns.
 
     Args:
-        send: Called with ("rows", columns), or ("stop_episode", None).
+        send: Function that is called with ("rows", columns), or ("stop_episode", None).
     """
 
     prioritized = False
@@ -113,14 +113,14 @@ class RowSender:
 
     @property
     def memory(self) -> Any:
-        """Not available: the learner's process holds the steps.
+        """Not available: the steps are in the learner's process.
 
         Raises:
             TypeError: Always.
         """
         raise TypeError(
-            "memory of an actor's replay buffer: its steps go to the learner's process, where replay_buffer.memory "
-            "holds them; change them there, or before the actor observes them"
+            "replay_buffer.memory is not available in an actor: the steps are in replay_buffer.memory of the learner's "
+            "process; change them there, or before the actor observes them"
         )
 
     def append_batch(
@@ -134,15 +134,15 @@ class RowSender:
         env_ids: Any = None,
         **extra: Any,
     ) -> None:
-        """Add a step of one environment; sends an observation that two steps share only once."""
-        further = {name: column[0] for name, column in extra.items()}
-        step = (obs[0], action[0], float(reward[0]), next_obs[0], bool(terminated[0]), bool(truncated[0]), further)
+        """Add a step of one environment. An observation that two steps share is sent only once."""
+        values = {name: column[0] for name, column in extra.items()}
+        step = (obs[0], action[0], float(reward[0]), next_obs[0], bool(terminated[0]), bool(truncated[0]), values)
         self._rows.append(step)
         if len(self._rows) >= ROWS or time.monotonic() - self._sent_at >= SECONDS:
             self.flush()
 
     def stop_current_episode(self, env_id: Any = 0) -> None:
-        """Send the collected steps, and that the running episode was cut off."""
+        """Send the collected steps, and a message that the running episode is truncated."""
         self.flush()
         self._send(("stop_episode", None))
 
@@ -155,15 +155,18 @@ class RowSender:
 
 
 class Actor(AsyncAgent):
-    """Acts in one environment, and sends steps, and requests to save or load, to the learner's process.
+    """Agent that acts in one environment and sends its steps to the learner's process.
+
+    Requests to save or load the agent are sent to the learner's process, too.
 
     Args:
-        acting: Acting half of an agent (`OffPolicyAgent.acting_copy`).
-        pipe: Connection to the learner's process. Messages are pairs (kind, content). All but "rows" and "stop_episode"
-            are answered by pairs: (True, result) if the request was met, (False, reason) if not.
-        weights: Source of newer parameters, read before each action in training; None if there is none.
-        counts: Arrays shared with the other actors and the learner; None counts only this actor's steps.
-        index: Number of this actor.
+        acting: Acting copy of an agent (`OffPolicyAgent.acting_copy`).
+        pipe: Connection to the learner's process. Messages are pairs (kind, content). The learner answers all messages
+            except "rows" and "stop_episode" with a pair: (True, result) if the request succeeded, (False, reason) if
+            it failed.
+        weights: Source of newer parameters, read before each action in training. None does not update the parameters.
+        counts: Arrays shared with the other actors and the learner. None counts only this actor's steps.
+        index: Number of this actor, counted from 0.
     """
 
     process_idx: int | None = None
@@ -185,7 +188,7 @@ class Actor(AsyncAgent):
 
     @property
     def t(self) -> int:
-        """Environment steps in training, of all actors together; explorers' schedules depend on it."""
+        """Number of training steps of all actors together. The schedules of explorers depend on it."""
         return int(self._steps.sum())
 
     @never_raising
@@ -198,7 +201,7 @@ class Actor(AsyncAgent):
         if self.training:
             self._acting.t = self.t
             self._refresh()
-        return self._acting.act(obs, **mask_keyword(action_mask))  # its methods may have PFRL's signatures
+        return self._acting.act(obs, **mask_keyword(action_mask))  # methods may have PFRL's signatures
 
     def observe(self, obs: Any, reward: float, done: bool, reset: bool, *, action_mask: Any = None) -> None:
         """Observe the result of the last action; `action_mask`, [n_actions], belongs to `obs`."""
@@ -210,40 +213,40 @@ class Actor(AsyncAgent):
 
     @contextlib.contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Context in which the actor does not explore, sends no steps, and keeps the parameters it has at the start."""
+        """Context in which the actor does not explore and sends no steps. Parameters are updated only at its start."""
         self._refresh()
         with super().eval_mode():
             yield
 
     def stop_episode(self) -> None:
-        """Leave the running episode: the next steps belong to a new one."""
+        """Discard the running episode; the next steps belong to a new episode."""
         self._acting.training = self.training
         self._acting.stop_episode()
 
     def dry_run(self, obs: Any, action_space: Any = None) -> None:
-        """Reject an environment in which the agent cannot act."""
+        """Check that the agent can act in the environment; see `Acting.dry_run`."""
         self._acting.dry_run(obs, action_space)
 
     def save(self, dirname: str) -> None:
-        """Request that the learner's process saves the agent, between two updates."""
+        """Request the learner's process to save the agent between two updates."""
         self._ask("save", os.path.abspath(dirname))
 
     def load(self, dirname: str) -> None:
-        """Request that the learner's process loads the agent."""
+        """Request the learner's process to load the agent."""
         self._ask("load", os.path.abspath(dirname))
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> Signature:
-        """Write the greedy policy with the newest parameters to a file; options are those of the agent's `export`."""
+        """Write the greedy policy with the newest parameters to a file. See the agent's `export` for the options."""
         self._refresh()
         signature: Signature = self._acting.export(path, **options)
         return signature
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The learner's statistics."""
+        """Return the learner's statistics."""
         return list(self._ask("get_statistics", None))
 
     def close(self) -> None:
-        """Send the remaining steps, wait until all are stored, and disconnect."""
+        """Send the remaining steps, wait until the learner has stored them, and disconnect."""
         if not self.pipe.closed:
             try:
                 self._ask("hang_up", None)
@@ -279,22 +282,22 @@ class Actor(AsyncAgent):
         return answer
 
     def _left_alone(self) -> WorkerError:
-        self._acting.logger.error("actor %d has lost its learner after %d steps", self._index, self.t)
-        return WorkerError(self._index, "has lost its learner, whose poller no longer listens")
+        self._acting.logger.error("actor %d has lost its connection to the learner after %d steps", self._index, self.t)
+        return WorkerError(self._index, "has lost its connection to the learner: the poller has stopped")
 
 
 @dataclass(eq=False)
 class ActorFactory:
-    """Makes actor i in any process; sent there by pickle, with the agent's acting half by cloudpickle.
+    """Creates actor i in any process. The factory is sent by pickle, and its acting copy by cloudpickle.
 
     Args:
-        acting: Returns the acting half.
-        modules: Names of its modules whose parameters the learner updates.
+        acting: Function that returns the acting copy.
+        modules: Names of the acting copy's modules whose parameters the learner updates.
         address: Address of the poller.
         key: Authentication key of the poller.
         weights: Name and layout of the shared parameters.
         counts: Name and layout of the shared arrays STEPS, LISTENING and HOLD.
-        representative: The agent in the learner's process, the same for all actors; it is not sent.
+        representative: Proxy of the agent in the learner's process, the same for all actors. It is not sent.
     """
 
     acting: Portable
@@ -309,10 +312,10 @@ class ActorFactory:
         return {**vars(self), "representative": None}
 
     def __call__(self, process_idx: int) -> Actor:
-        """Make and connect actor `process_idx`, from 0; limits PyTorch to one thread in this process.
+        """Create and connect actor `process_idx`, counted from 0. Limits PyTorch to one thread in this process.
 
         Raises:
-            ValueError: If there is no such actor.
+            ValueError: If `process_idx` is out of range.
             RuntimeError: If the poller has not been started.
         """
         torch.set_num_threads(1)
@@ -325,7 +328,7 @@ class ActorFactory:
             if time.monotonic() > deadline:
                 raise RuntimeError(f"no poller listens after {PATIENCE:g} s; call poller.start() before the actors run")
             time.sleep(0.01)
-        acting = self.acting().acting_copy()  # several actors may live in one process
+        acting = self.acting().acting_copy()  # several actors may run in one process
         vary_streams(acting.explorer, process_idx)
         weights = SharedWeights([getattr(acting, name) for name in self.modules], SharedArrays.attach(*self.weights))
         pipe = Client(self.address, authkey=self.key)
@@ -336,7 +339,7 @@ class ActorFactory:
 def vary_streams(explorer: Any, index: int) -> None:
     """Advance the generators of an explorer by `index` jumps, so that its copies draw different numbers.
 
-    Its generators are those among its attributes, and those of spaces whose bound methods are attributes.
+    The generators are attributes of the explorer, or generators of spaces whose bound methods are attributes.
     """
     for name, value in [*getattr(explorer, "__dict__", {}).items()] if index else ():
         space: Any = getattr(value, "__self__", None)

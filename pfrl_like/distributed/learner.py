@@ -1,7 +1,7 @@
-"""The learner's process: the threads that update the agent and serve its actors, and proxies of the agent.
+"""The learner's process: threads that update the agent and serve its actors, and proxies of the agent.
 
 The learner's thread samples and updates, at a limited rate. The poller's thread stores the steps that actors send.
-`AgentProxy` is the agent as actors see it, `RunnersAgentProxy` the agent as runners see it.
+`AgentProxy` is the proxy of the agent for actors, `RunnersAgentProxy` the proxy for runners.
 """
 
 import contextlib
@@ -21,43 +21,43 @@ from typing import Any
 from pfrl_like.distributed.actor import HOLD, LISTENING, STEPS, SharedWeights
 from pfrl_like.processes import SharedArrays, send
 
-#: Steps by which the learner may be behind `updates_per_step` before the actors have to wait.
+#: Number of steps by which the learner may be behind `updates_per_step` before the actors must wait.
 SLACK = 100
-#: Seconds for which the poller, once asked to stop, still listens to connected actors.
+#: Seconds for which the poller still serves connected actors after a request to stop.
 GRACE = 2.0
 
 Hook = Callable[[Any, Any, int], Any]
 
 
 class FairLock:
-    """A lock that waiting threads get before a thread that acquires it again at once."""
+    """Lock that waiting threads get before a thread that has just released it."""
 
     def __init__(self) -> None:
         self._gate = threading.Lock()
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
-        with self._gate:  # held while waiting, so that the last holder queues behind
+        with self._gate:  # held while waiting: the thread that just released the lock queues
             self._lock.acquire()
 
     def __exit__(self, *_: object) -> None:
         self._lock.release()
 
 
-#: Suffixes of a run's last save, after the step number.
+#: Suffixes of a run's last save; they follow the step number.
 LAST_SAVES = ("_finish", "_except")
 
 
 @dataclass(eq=False)
 class AgentProxy:
-    """The agent in the learner's process, as its actors see it; they access it between two updates.
+    """Proxy of the agent in the learner's process, for its actors. They access the agent between two updates.
 
     Args:
         agent: The agent.
-        lock: Held during access to the agent.
+        lock: Lock that is held during every access to the agent.
         counts: Arrays shared with the actors.
-        weights: Shared parameters, published after loading.
-        over: Set, with the lock held, once nothing may change the agent.
+        weights: Shared parameters; they are published after the agent is loaded.
+        over: Event that is set, with the lock held, when the agent must not change any more.
     """
 
     agent: Any
@@ -75,7 +75,7 @@ class AgentProxy:
     def starting(self, t: int) -> Iterator[None]:
         """Context in which actors are started, at step t.
 
-        It holds the agent's lock, so that the other threads hold no lock that a forked process would inherit.
+        The context holds the agent's lock. No other thread then holds a lock that a forked process would inherit.
         """
         with self.lock:
             self._start_at(t)
@@ -87,14 +87,14 @@ class AgentProxy:
             self.agent.save(dirname)
 
     def load(self, dirname: str) -> None:
-        """Load the agent, and give the actors its parameters and step."""
+        """Load the agent, and send its parameters and number of steps to the actors."""
         with self.lock:
             self.agent.load(dirname)
             self.weights.publish()
             self._start_at(self.agent.t)
 
     def get_statistics(self) -> list[tuple[str, Any]]:
-        """The agent's statistics."""
+        """Return the agent's statistics."""
         with self.lock:
             return list(self.agent.get_statistics())
 
@@ -105,10 +105,10 @@ class AgentProxy:
 
 
 class RunnersAgentProxy(AgentProxy):
-    """The agent as a runner sees it: it does not change after the last save of a run."""
+    """Proxy of the agent for a runner. The agent does not change after the last save of a run."""
 
     def save(self, dirname: str) -> None:
-        """Save the agent; after `<t>_finish` or `<t>_except` it neither learns nor stores steps."""
+        """Save the agent. After `<t>_finish` or `<t>_except`, the agent neither learns nor stores steps."""
         if os.fspath(dirname).endswith(LAST_SAVES):
             with self.lock:
                 self.over.set()
@@ -127,16 +127,16 @@ class FailureEvent(threading.Event):
 
 
 class Pace:
-    """Limits updates to a number per received step, counted from the first update.
+    """Limits the number of updates per received step, counted from the first update.
 
     Args:
-        updates_per_step: Updates for each step; None for no limit.
-        counts: Arrays shared with the actors; HOLD is set while they have to wait.
+        updates_per_step: Number of updates per step; None for no limit.
+        counts: Arrays shared with the actors. HOLD is True while the actors must wait.
     """
 
     def __init__(self, updates_per_step: float | None, counts: SharedArrays) -> None:
         self.updates_per_step, self._counts = updates_per_step, counts
-        self._steps: int | None = None  # since the first update
+        self._steps: int | None = None  # steps since the first update
         self._updates = 0
         self._ended = False
 
@@ -144,20 +144,20 @@ class Pace:
         """Count a received step."""
         if self._steps is not None:
             self._steps += 1
-            if self._is_behind:  # the learner's thread may not run in time to set it
+            if self._is_behind:  # the learner's thread may not run in time to set HOLD
                 self._counts.arrays[HOLD][0] = True
             if self._ended:  # checked last: the learner's thread may have ended in between
                 self._counts.arrays[HOLD][0] = False
 
     def updated(self, learnt: bool) -> None:
-        """Count an update if the learner has made one (`learnt`), and set or clear HOLD."""
+        """Count an update if `learnt` is True, and set or clear HOLD."""
         if learnt:
             self._steps = self._steps or 0
             self._updates += 1
         self._counts.arrays[HOLD][0] = learnt and self._is_behind
 
     def end(self) -> None:
-        """Clear HOLD for good: no more updates are made, and no actor waits."""
+        """Clear HOLD permanently: no more updates are made, and no actor waits."""
         self._ended = True
         self._counts.arrays[HOLD][0] = False
 
@@ -167,7 +167,7 @@ class Pace:
 
     @property
     def owed(self) -> float:
-        """Updates that the steps allow and that are not yet made; infinite without a limit."""
+        """Number of updates that the steps allow and that are not made yet; infinite without a limit."""
         if self.updates_per_step is None:
             return float("inf")
         return 1.0 if self._steps is None else 1.0 + self._steps * self.updates_per_step - self._updates
@@ -175,20 +175,21 @@ class Pace:
 
 @dataclass(eq=False)
 class Learner:
-    """Body of the learner's thread: update, publish the parameters, call the hooks.
+    """Body of the learner's thread: it updates, publishes the parameters and calls the hooks.
 
     Args:
-        representative: The agent; no update is made once `over` is set.
-        pace: Decides whether to update.
-        stop_event: Ends the thread, and is set at its end.
-        failure: Receives errors.
-        n_updates: Updates after which the thread ends; None for no end.
-        actor_update_interval: Updates after which the parameters are published.
-        update_counter: Its `value` counts the publications; None for no counter.
-        step_hooks: Called after every update with its number times the agent's `update_interval`.
-        optimizer_step_hooks: Called after every update with its number.
-        news: Set when an actor has sent something.
-        updates: Updates so far.
+        representative: Proxy of the agent. No update is made after its event `over` is set.
+        pace: Limit of the number of updates.
+        stop_event: Event that ends the thread. The thread sets it at its end.
+        failure: Event that is set, with the exception, if the thread fails.
+        n_updates: Number of updates after which the thread ends; None for no limit.
+        actor_update_interval: Number of updates between two publications of the parameters.
+        update_counter: Object whose `value` counts the publications; None for no counter.
+        step_hooks: Functions called after every update as (None, agent, step). `step` is the agent's number of updates
+            times `update_interval`.
+        optimizer_step_hooks: Functions called after every update as (None, agent, number of updates).
+        news: Event that is set when an actor has sent a message.
+        updates: Number of updates so far.
     """
 
     representative: AgentProxy
@@ -204,7 +205,7 @@ class Learner:
     updates: int = 0
 
     def run(self) -> None:
-        """Update whenever there are steps to learn from, until the event is set or `n_updates` are made."""
+        """Update whenever there are steps to learn from, until `stop_event` is set or `n_updates` updates are made."""
         try:
             while not self.stop_event.is_set():
                 if self.updates == self.n_updates:
@@ -227,7 +228,7 @@ class Learner:
         if len(agent.replay_buffer) < agent.replay_start_size or self.pace.owed < 1.0:
             return False
         agent.update_from_replay()
-        if agent.optim_t == before:  # a recurrent agent that lacks episodes
+        if agent.optim_t == before:  # a recurrent agent with too few episodes
             return False
         self.updates += 1
         if self.updates % self.actor_update_interval == 0:
@@ -244,18 +245,18 @@ class Learner:
 
 @dataclass(eq=False)
 class Poller:
-    """Body of the poller's thread: stores the steps that actors send, and answers their requests.
+    """Body of the poller's thread: it stores the steps that actors send, and answers their requests.
 
     Args:
-        representative: The agent; its lock is held during access.
+        representative: Proxy of the agent; its lock is held during access.
         server: Socket that actors connect to.
         key: Authentication key of the actors.
         learner: The learner, whose `news` is set after each message.
-        stop_event: Ends the thread, once all actors have disconnected or `GRACE` seconds have passed.
-        failure: Receives errors.
-        release: Called at the end.
-        actors: Number of the actor at each connection.
-        had_actors: True once an actor has connected.
+        stop_event: Event that ends the thread after all actors have disconnected or `GRACE` seconds have passed.
+        failure: Event that is set, with the exception, if the thread fails.
+        release: Function that is called at the end.
+        actors: Number of the actor of each connection.
+        had_actors: True after an actor has connected.
     """
 
     representative: AgentProxy
@@ -269,7 +270,7 @@ class Poller:
     had_actors: bool = False
 
     def run(self) -> None:
-        """Listen until asked to stop; after an error, until the last actor has disconnected."""
+        """Serve the actors until a stop is requested. After an error, serve until the last actor has disconnected."""
         try:
             self.representative.counts.arrays[LISTENING][0] = 1
             asked_at: float | None = None
@@ -303,14 +304,14 @@ class Poller:
             answer_challenge(channel, self.key)
             self.actors[channel] = channel.recv()
             self.had_actors = True
-        except (OSError, EOFError):  # it died, or was no actor
+        except (OSError, EOFError):  # the actor died, or the client was not an actor
             channel.close()
 
     def _read(self, channel: Connection) -> None:
         index = self.actors[channel]
         try:
             kind, content = channel.recv()
-        except (OSError, EOFError):  # it has disconnected or died, perhaps in the middle of a message
+        except (OSError, EOFError):  # the actor disconnected or died, perhaps in the middle of a message
             del self.actors[channel]
             channel.close()
             kind = "stop_episode"
@@ -328,9 +329,9 @@ class Poller:
     def _store(self, index: int, columns: Any) -> None:
         agent = self.representative.agent
         for obs, action, reward, next_obs, terminated, truncated, extra in zip(*columns, strict=True):
-            further = {name: [value] for name, value in extra.items()}
+            values = {name: [value] for name, value in extra.items()}
             agent.replay_buffer.append_batch(
-                [obs], [action], [reward], [next_obs], [terminated], [truncated], [index], **further
+                [obs], [action], [reward], [next_obs], [terminated], [truncated], [index], **values
             )
             agent.count_step()
             self.learner.pace.step()
@@ -346,10 +347,10 @@ class Poller:
 
 
 def listen(n_actors: int) -> tuple[socket.socket, str | bytes, Callable[[], Any]]:
-    """Open a socket for actors; returns it, its address, and a function that removes the address.
+    """Open a socket for actors. Returns the socket, its address, and a function that removes the address.
 
-    The address is removed at exit at the latest. On Linux it is a name that exists as long as the process, however that
-    ends; elsewhere it is a file in a folder of its own.
+    The address is removed at exit at the latest. On Linux, the address is a name that exists as long as the process,
+    even if the process is killed. On other systems, it is a file in a separate folder.
     """
     server = socket.socket(socket.AF_UNIX)
     if sys.platform == "linux":

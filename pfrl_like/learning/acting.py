@@ -1,4 +1,4 @@
-"""Action selection: features, network, action mask, explorer; samples or modes of a policy; checks of model outputs."""
+"""Action selection of agents: from observations through features, network, action mask and explorer to actions."""
 
 import contextlib
 import copy
@@ -16,7 +16,7 @@ from pfrl_like.distributions import masked, mode_of, rows_of
 from pfrl_like.explorer import select_actions
 from pfrl_like.functions.action_masks import as_action_mask
 from pfrl_like.learning.acting_copy import export, greedy_copy, observations_seen
-from pfrl_like.learning.model_outputs import MISFITS, check_one_for_each, misfit, taken_by, wrong_value
+from pfrl_like.learning.model_outputs import INPUT_ERRORS, check_one_for_each, input_error, taken_by, wrong_value
 from pfrl_like.learning.recurrent_memory import RecurrentMemory
 from pfrl_like.nn.empirical_normalization import holding_still, normalizations_of
 from pfrl_like.nn.fast_forward import fast_forward
@@ -31,7 +31,7 @@ from pfrl_like.utils.recurrent import forward
 
 
 class ValueChoice:
-    """Greedy actions of a Q-function in evaluation, the explorer's in training."""
+    """Action selection by a Q-function: greedy actions in evaluation, the explorer's choice in training."""
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
         """Select actions for a batch of features, array [k, ...]; see `Acting.select_actions` for the arguments."""
@@ -46,7 +46,7 @@ class ValueChoice:
         return select_actions(explorer, agent.t, actions, value, active) if agent.training else actions
 
     def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
-        """Return the actions of the largest values, [k, ...], and the action values."""
+        """Return the greedy actions, [k, ...], and the action values."""
         value = agent._value(obs, active)
         if action_mask is not None:
             value = value.masked(action_mask)
@@ -54,9 +54,9 @@ class ValueChoice:
 
 
 class PolicyChoice:
-    """In training, samples of a policy, which an explorer may change; in evaluation, modes of the policy.
+    """Action selection by a policy: samples in training, which an explorer may change; modes in evaluation.
 
-    In evaluation samples are taken as well if the agent does not `act_deterministically`.
+    If `act_deterministically` of the agent is False, actions are sampled in evaluation, too.
     """
 
     def select(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> Any:
@@ -74,34 +74,34 @@ class PolicyChoice:
         return actions if agent.explorer is None or not training else explored(agent, actions, action_mask, active)
 
     def greedy(self, agent: Any, obs: Any, action_mask: Any, active: Any) -> tuple[Tensor, Any]:
-        """Return the modes of the policy, [k, ...], and its distributions."""
+        """Return the mode of each action distribution, [k, ...], and the distributions."""
         distribution = agent._distribution(obs, action_mask, active)
         return mode_of(distribution), distribution
 
 
 class Acting:
-    """The acting half of an agent, which does not require that the agent learns.
+    """The part of an agent that selects actions. This part works without the learning part.
 
-    An agent whose action selection does not fit `_chooses` overrides `select_actions` and `greedy_actions`.
+    An agent that cannot use `_chooses` overrides `select_actions` and `greedy_actions`.
     """
 
-    #: Turns the network's output into actions.
+    #: Object that computes actions from the network's output.
     _chooses: ValueChoice | PolicyChoice = ValueChoice()
 
-    #: Modules that choose actions; the first one receives the features.
+    #: Attribute names of the modules that select actions. The first module receives the features.
     _acting_attributes: tuple[str, ...] = ("model",)
     #: Name of the acting network in error messages.
     _acting_argument: str = "q_function"
-    #: Class of the network's output; the default `select_actions` needs its `greedy_actions`.
+    #: Class of the network's output. The default `select_actions` uses the attribute `greedy_actions` of this output.
     value_type: type[Any] = ActionValue
 
-    #: Called in training with the output of the network; None keeps a policy's sample unchanged.
+    #: Explorer that selects the actions in training. None keeps the policy's sample unchanged.
     explorer: Any = None
-    #: In evaluation choose the mode of a policy's distribution instead of a sample.
+    #: True to take the mode of the policy's distribution in evaluation, False to sample from the distribution.
     act_deterministically: bool = True
-    #: Chooses actions in training instead of the policy, while the agent is `burning_in`.
+    #: Function that returns the training actions while `burning_in` is True, in place of the policy.
     burnin_action_func: Callable[..., Any] | None = None
-    #: Action mask and active environments of a call that an overridden method handles.
+    #: Arguments `action_mask` and `active` of the running `batch_act` call, for an overridden method of PFRL's agent.
     _hooked_choice: tuple[Any, Any] = (None, None)
 
     training: bool
@@ -113,9 +113,10 @@ class Acting:
     batch_last_action: Any = None
     #: Methods of PFRL's agent that the class or the agent overrides (`learning.HookType`).
     _overridden_hooks: frozenset[str] = frozenset()
-    #: The overridden method that chooses actions for raw observations.
+    #: Name of the method of PFRL's agent that selects actions for raw observations. A subclass may override this
+    #: method.
     _acting_hook: str = ""
-    #: True once the dry run on an observation has been made.
+    #: True after the dry run on an observation.
     _was_tried: bool = False
     _last_mask: Any = None
     _compiled: CompiledStep | None = None
@@ -123,7 +124,7 @@ class Acting:
 
     @property
     def is_compiled(self) -> bool:
-        """True if updates are compiled; the first update of a process never is."""
+        """True if updates are compiled. The first update of a process is never compiled."""
         return self._compiled is not None
 
     @property
@@ -144,13 +145,13 @@ class Acting:
             k actions.
 
         Raises:
-            ValueError: If the observations do not fit the Q-function. NaN in observations is not detected, not even
-                in `eval_mode`, where the action is then arbitrary. Runners and evaluators reject NaN, and so does the
-                update that learns from it.
+            ValueError: If the observations have the wrong shape or type for the network. NaN in observations is not
+                detected, also not in `eval_mode`; the action is then arbitrary. Runners, evaluators and the update
+                reject NaN.
         """
         if isinstance(batch_obs, Mapping) or len(batch_obs) == 0:
-            came = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
-            raise ValueError(f"obs is {came}, expected a sequence of observations, one for each environment")
+            got = f"a dict with the keys {sorted(batch_obs)}" if isinstance(batch_obs, Mapping) else "empty"
+            raise ValueError(f"obs is {got}, expected a sequence of observations, one for each environment")
         if action_mask is None and has_mask(batch_obs):
             action_mask = np.stack([obs[ACTION_MASK] for obs in batch_obs])
         if self._acting_hook in self._overridden_hooks:
@@ -168,26 +169,26 @@ class Acting:
         except (ValueError, TypeError, AttributeError) as error:
             if isinstance(batch_obs, list | tuple) and any(map(_is_of_reset, (batch_obs, *batch_obs[:1]))):
                 hint = "; did you pass reset()'s (obs, info)?"
-                raise misfit(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
+                raise input_error(batch_obs, error.__cause__ or error, self._acting_argument, hint) from error
             raise
         if self.training:
             self.batch_last_obs, self.batch_last_action, self._last_mask = batch_obs, action, action_mask
         return action
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features, array [k, ...]; nothing is drawn for inactive environments."""
+        """Select actions for a batch of features, array [k, ...]; inactive environments draw no random numbers."""
         return self._chooses.select(self, obs, action_mask, active)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Return the evaluation actions for a batch of features, [k, ...], and the output that they are derived from.
+        """Return the evaluation actions for a batch of features, [k, ...], and the network output that determines them.
 
-        Uses torch operations only, because `export` writes this method into a file.
+        The method uses only torch operations, because `export` writes the method to a file.
         """
         return self._chooses.greedy(self, obs, action_mask, active)
 
     @property
     def burning_in(self) -> bool:
-        """True until the first update of a policy that has a burn-in; always False in this class."""
+        """True until the first update of the policy, if the agent has a burn-in. Always False in this base class."""
         return False
 
     def _value(self, obs: Any, active: Any = None) -> Any:
@@ -198,10 +199,10 @@ class Acting:
                 value = fast_forward(module, obs)
             else:
                 value = self.memory.forward(module, obs, self.training, active)
-        except MISFITS as error:
-            if type(error) not in MISFITS:  # out of memory, not implemented, ...
+        except INPUT_ERRORS as error:
+            if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
                 raise
-            raise misfit(obs, error, self._acting_argument) from error
+            raise input_error(obs, error, self._acting_argument) from error
         if not isinstance(value, self.value_type) and not hasattr(value, "greedy_actions"):
             raise wrong_value(value, self.value_type, self._acting_argument)
         return value
@@ -218,28 +219,30 @@ class Acting:
         return {name: tensor for name, tensor in found.items() if tensor is not None}
 
     def dry_run(self, obs: Any, action_space: Any = None) -> Any:
-        """Check with one observation that the parts fit each other and the environment; the observation is not kept.
+        """Check with one observation that the agent's parts and the environment match. The observation is not stored.
 
-        Every run starts with this check, also a run on a dataset. Without a runner, the first `act` in training makes
-        it. Random numbers are drawn only if the network draws when it acts (candidates of BCQ, fractions of IQN), as in
-        a step.
+        Every run starts with this check, also a run on a dataset. Without a runner, the first `act` call in training
+        makes the check. The check draws random numbers only if the network draws random numbers when it acts
+        (candidates of BCQ, fractions of IQN).
 
         Args:
             obs: The observation.
-            action_space: Action space of the environment; None if there is none.
+            action_space: Action space of the environment; None if there is no environment.
 
         Returns:
             Output of the acting network for the observation.
 
         Raises:
-            TypeError: If the output of a part has the wrong type, or the actions are of another kind.
-            ValueError: If the observations do not fit a part, or the number, shape or first index of actions differs.
+            TypeError: If the output of a part has the wrong type, or if agent and environment have different kinds of
+                actions.
+            ValueError: If the observations have the wrong shape for a part, or if the number, shape or first index of
+                the agent's actions differs from the action space.
         """
         features, given = copy.deepcopy((self.features, obs))
         return self._try_on(features([given], self.device), action_space)
 
     def _try_on(self, obs: Any, action_space: Any = None) -> Any:
-        """Make the `dry_run` on features of one observation, [1, ...]."""
+        """Run `dry_run` on features of one observation, [1, ...]."""
         self._was_tried = True
         output = self.probe(obs)
         self._check_output(output, obs, action_space)
@@ -251,16 +254,16 @@ class Acting:
         Args:
             output: Output of the acting network.
             obs: Features of the observation, [1, ...].
-            action_space: Action space of the environment; None if there is none.
+            action_space: Action space of the environment; None if there is no environment.
         """
         if not isinstance(output, self.value_type):
             raise wrong_value(output, self.value_type, self._acting_argument)
 
     def probe(self, obs: Any) -> Any:
-        """Return the network's output for features of one observation, [1, ...]; the network keeps nothing of the call.
+        """Return the network's output for features of one observation, [1, ...]. The call does not change the network.
 
         Raises:
-            ValueError: If the features do not fit the network.
+            ValueError: If the features have the wrong shape or type for the network.
         """
         module = getattr(self, self._acting_attributes[0])
         with taken_by(self._acting_argument, obs), torch.no_grad(), evaluating_readers(module), holding_still(module):
@@ -270,7 +273,10 @@ class Acting:
     _observations_seen = observations_seen
 
     def greedy_copy(self) -> Any:
-        """Return a copy on the CPU that acts as this agent in evaluation, by modes of a policy, and cannot learn."""
+        """Return a copy on the CPU that cannot learn.
+
+        The copy acts like this agent in evaluation; it always takes the mode of a policy's distribution.
+        """
         acting = greedy_copy(self)
         if isinstance(self._chooses, PolicyChoice):
             acting.act_deterministically = True
@@ -278,7 +284,7 @@ class Acting:
 
 
 def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) -> Any:
-    """Choose actions with the overridden method of PFRL's agent; in training the explorer may then change them.
+    """Select actions with the overridden method of PFRL's agent. In training, the explorer may change these actions.
 
     Args:
         agent: The agent; its `_acting_hook` is the method's name.
@@ -308,16 +314,16 @@ def act_through_hook(agent: Any, batch_obs: Any, action_mask: Any, active: Any) 
 
 def explored(agent: Any, actions: Any, action_mask: Any, active: Any) -> Any:
     """Return the policy's actions as changed by the explorer, array [k, ...]."""
-    return select_actions(agent.explorer, agent.t, actions, _told(action_mask, actions), active)
+    return select_actions(agent.explorer, agent.t, actions, _mask_for_explorers(action_mask, actions), active)
 
 
 def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
-    """Return the policy's actions for raw observations, array [k, ...]: the default body of PFRL's acting methods.
+    """Return the policy's actions for raw observations, array [k, ...]; default of PFRL's acting methods.
 
     Args:
         agent: The agent.
         batch_obs: k observations.
-        deterministic: Take the mode of each distribution, not a sample.
+        deterministic: True to take the mode of each distribution, False to sample from it.
     """
     action_mask, active = agent._hooked_choice
     still = contextlib.nullcontext() if agent.training else holding_still(agent.policy)
@@ -328,7 +334,7 @@ def actions_of_policy(agent: Any, batch_obs: Any, deterministic: bool) -> Any:
 
 
 def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[Any]:
-    """Call `burnin_action_func` for each active environment; the others repeat their last action, which is ignored.
+    """Call `burnin_action_func` for each active environment; an inactive environment repeats its last action.
 
     Raises:
         TypeError: If there is an action mask, but `burnin_action_func` has no argument `action_mask`.
@@ -342,7 +348,7 @@ def burnin_actions(agent: Any, k: int, action_mask: Any, active: Any) -> list[An
 
 
 def _is_of_reset(obs: Any) -> bool:
-    """Return True if this may be the pair (obs, info) that an environment's `reset` returns."""
+    """Return True if `obs` may be the pair (obs, info) that an environment's `reset` returns."""
     if not isinstance(obs, tuple) or len(obs) != 2:
         return False
     info = obs[1]
@@ -354,8 +360,8 @@ def has_mask(batch_obs: Any) -> bool:
     return isinstance(batch_obs[0], dict) and ACTION_MASK in batch_obs[0]
 
 
-def _told(action_mask: Any, actions: Any) -> Allowed | None:
-    """Return the mask for explorers; None for multi-discrete actions, which no explorer can draw under a mask."""
+def _mask_for_explorers(action_mask: Any, actions: Any) -> Allowed | None:
+    """Return the mask for explorers; None for multi-discrete actions, because explorers cannot apply a mask to them."""
     return None if action_mask is None or actions.ndim > 1 else Allowed(_rows_of(action_mask, len(actions)))
 
 
@@ -365,7 +371,10 @@ def _rows_of(action_mask: Any, k: int) -> Tensor:
 
 
 def samples_its_policy(agent: Any) -> bool:
-    """Return True if training actions are samples of the agent's `policy`; BCQ acts with another module instead."""
+    """Return True if training actions are samples of the agent's `policy`.
+
+    BCQ, for example, acts with a different module.
+    """
     return (
         getattr(type(agent), "select_actions", None) is Acting.select_actions
         and isinstance(agent._chooses, PolicyChoice)
@@ -376,11 +385,11 @@ def samples_its_policy(agent: Any) -> bool:
 
 
 def sample_of(distribution: Any, active: Any = None) -> Tensor:
-    """Draw a sample for each row, [k, ...]; inactive rows are zeros, and nothing is drawn for them.
+    """Sample an action for each row, [k, ...]. Inactive rows are zeros and draw no random numbers.
 
     Args:
         distribution: Distribution of batch shape [k].
-        active: True for rows to draw, [k]; None draws all.
+        active: True for the rows to sample, [k]. None samples all rows.
     """
     if active is None or np.all(active):
         sample: Tensor = distribution.sample()
@@ -405,7 +414,7 @@ def check_observed(
     """Check the arguments of `BatchAgent.batch_observe` against the agent's last actions.
 
     Raises:
-        RuntimeError: In training, if no action was requested before.
+        RuntimeError: In training, if `act` was not called before.
         ValueError: If the arguments have different lengths.
         NonFiniteError: In training, if a reward is NaN, infinite or too large for float32.
         TypeError: In training, if a reward is not a number.

@@ -22,22 +22,22 @@ from pfrl_like.utils.checks import check_counts
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.stoppable_thread import StoppableThread
 
-#: Attributes that an acting copy lacks, besides optimisers and modules that do not act.
+#: Attributes that are None in an acting copy, like the optimisers and the modules that do not select actions.
 _LEFT_BEHIND = ("gradient_steps", "_last_steps", "guard", "_compiled", "_compiled_greedy", "batch_last_obs")
 
 
 def acting_copy(agent: Any) -> Any:
-    """Return a copy on the CPU that chooses actions as the agent does and cannot learn."""
+    """Return a copy on the CPU that selects actions like the agent and cannot learn."""
     acting = copy.copy(agent)
     parts = [name for name, value in vars(agent).items() if isinstance(value, nn.Module | Optimizer)]
-    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # also constructor-only ones
+    vars(acting).update(dict.fromkeys((*agent.saved_attributes, *parts, *_LEFT_BEHIND)))  # bypasses `constructor_only`
     for name in agent._acting_attributes:
         setattr(acting, name, frozen_copy(getattr(agent, name)).cpu())
     acting.explorer = copy.deepcopy(acting.explorer)
     acting.device, acting.gpu = torch.device("cpu"), None
     acting.memory = None if acting.memory is None else RecurrentMemory(acting.episodic_update_len)
     acting._clear_records()
-    acting.replay_buffer = ()  # an `Actor` replaces it
+    acting.replay_buffer = ()  # an `Actor` assigns its own buffer
     acting.target_update_interval = sys.maxsize  # there is no target network to update
     return acting
 
@@ -69,25 +69,26 @@ def setup_actor_learner_training(
         poller.join()
         learner.join()
 
-    The learner updates as fast as it can, or at the rate `updates_per_step`; `update_interval` does not limit it.
-    While the learner runs, use the agent only through the actors or `make_actor.representative`. After training the
-    agent is in the state that the runner saved last, as `<t>_finish` or `<t>_except`.
+    The learner updates as fast as it can, or at the rate `updates_per_step`; `update_interval` does not limit it. While
+    the learner runs, do not use the agent directly. Use the actors or `make_actor.representative`, a proxy that locks
+    the agent. After training, the agent has the state of the runner's last save, `<t>_finish` or `<t>_except`.
 
     Args:
         agent: The agent.
         n_actors: Number of actors.
-        update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were renewed.
-        n_updates: Updates after which the learner ends, and sets its `stop_event`; None for no end.
-        actor_update_interval: Updates after which the actors' parameters are renewed.
-        step_hooks: Called by the learner as (None, agent, step) after every update, where step is the number of
+        update_counter: A `multiprocessing.Value` that counts how often the actors' parameters were updated.
+        n_updates: Number of updates after which the learner stops and sets its `stop_event`. None sets no limit.
+        actor_update_interval: Number of updates between two transfers of the parameters to the actors.
+        step_hooks: Functions that the learner calls as (None, agent, step) after every update. `step` is the number of
             updates times `update_interval`.
-        optimizer_step_hooks: Called as (None, agent, number of updates).
-        updates_per_step: Updates for each step from the first update on; the learner waits for steps, and the
-            actors for the learner when it is behind. None lets each run as fast as it can.
+        optimizer_step_hooks: Functions that the learner calls as (None, agent, number of updates) after every update.
+        updates_per_step: Number of updates per environment step after the first update. If the learner is ahead, it
+            waits for steps. If the learner is behind, the actors wait. None lets both run as fast as they can.
 
     Returns:
-        A function that makes actor i, counted from 0, in its process; the learner's thread; the thread that receives
-        what the actors send; and an event that is set, with its `error`, if one of these threads fails.
+        Four objects: a function that creates actor i (counted from 0) in its process; the learner's thread; the thread
+        that receives the actors' data; and an event that is set if one of these threads fails. The attribute `error` of
+        the event is the exception.
 
     Raises:
         ValueError: If a number is out of range.
@@ -128,8 +129,8 @@ def setup_actor_learner_training(
     return make_actor, threads[0], threads[1], failure
 
 
-#: Largest number of observations taken from a replay buffer.
-_MOST = 256
+#: Maximum number of observations taken from a replay buffer.
+_MAX_EXAMPLE_OBS = 256
 
 
 def export(
@@ -141,49 +142,51 @@ def export(
     noise: NoiseMode = "fixed",
     format: str | None = None,
 ) -> Signature:
-    """Write the greedy policy into a file that runs without this library.
+    """Write the greedy policy to a file that runs without this library.
 
-    The file takes raw observations in batches of any size, as `batch_act` does. It contains `phi` (a cast, a scale or
-    a change of axes), the normalisation of observations, which no longer learns, and the choice of the action. It
-    does not contain what wrappers do with observations: if a wrapper stacks frames, pass the stacks, with the newest
-    frame last. Before the file is written, its actions are compared with the agent's for 1,000 observations:
-    numbers to 1e-5, discrete actions wherever the best two values are further apart than that.
+    The file takes raw observations in batches of any size, as `batch_act` does. The file contains `phi` (a cast, a
+    scale or a change of axes), the observation normaliser with fixed statistics, and the action selection. The file
+    does not contain the wrappers of the environment: if a wrapper stacks frames, pass the stacked frames, with the
+    newest frame last. Before the file is written, its actions are compared with the agent's actions for 1,000
+    observations. Continuous actions must agree to 1e-5. Discrete actions must be equal, unless the two best values
+    differ by less than 1e-5.
 
-    The inputs are, in order: `input_0` and so on, one for each part of a nested observation, where parts of a dict are
-    sorted by key; `action_mask`, if one is given here; the recurrent state as `state_0` and so on, zeros
-    [layers, B, ...] at the start of an episode; and `noise_0` and so on. The outputs are `action`, and `next_state_0`
-    and so on.
+    The inputs have this order: `input_0`, ..., one for each part of a nested observation (the parts of a dict are
+    sorted by key); `action_mask`, if the argument is given; `state_0`, ..., the recurrent state, zeros [layers, B, ...]
+    at the start of an episode; `noise_0`, and so on. The outputs are `action`, `next_state_0`, and so on.
 
     Args:
-        agent: The agent, which has `greedy_actions`.
-        path: The file. `.pt` is TorchScript, for `torch.jit.load`; `.onnx` a graph with its weights, for instance
-            for onnxruntime; `.pt2` is for `torch.export.load`. An existing file is replaced atomically.
-        example_obs: Observations to trace and compare with: a list of observations, an array or dict of stacked
-            ones, or a space to draw from. None takes observations from the replay buffer, or those of the last
-            action. The file takes observations of the same dtype. Give those of the environment itself, such as
-            `env.unwrapped.observation_space`: the file then casts float64 where a wrapper does so in training.
-        action_mask: An example, [n_actions], True where an action is allowed: the file then takes masks as well.
-            Masks in observations, under the key "action_mask", are separate inputs.
-        noise: Treatment of random numbers that are drawn when acting greedily, as in IQN, BCQ, BEAR and noisy
-            networks. "fixed": nothing is random; quantile fractions are evenly spaced, weights have no noise, and
-            other numbers are drawn once, the same for every observation. "input": they are inputs of the file.
-        format: One of these endings, if the file's name has another.
+        agent: Agent with the method `greedy_actions`.
+        path: Path of the file. `.pt` is TorchScript, for `torch.jit.load`. `.onnx` is a graph with weights, for example
+            for onnxruntime. `.pt2` is for `torch.export.load`. An existing file is replaced atomically.
+        example_obs: Observations for tracing and for the comparison: a list of observations, an array or dict of
+            stacked observations, or a space to sample from. None takes observations from the replay buffer or, if the
+            buffer is empty, from the last `act` call. The file takes observations of the same dtype. Pass observations
+            of the unwrapped environment, for example `env.unwrapped.observation_space`: if a wrapper casts float64
+            observations in training, the file casts them, too.
+        action_mask: Example of an action mask, [n_actions], True where an action is allowed. With an example, the file
+            takes masks as well. Masks in observations, under the key "action_mask", are separate inputs.
+        noise: Treatment of random numbers that greedy action selection draws, as in IQN, BCQ, BEAR and noisy networks.
+            "fixed": the file draws no random numbers; quantile fractions are evenly spaced, weights have no noise, and
+            other numbers are drawn once and are the same for every observation. "input": the random numbers are inputs
+            of the file.
+        format: File format, ".pt", ".onnx" or ".pt2", if `path` has a different extension.
 
     Returns:
         Names, shapes and dtypes of inputs and outputs, which the file also contains as JSON ("signature.json").
 
     Raises:
-        ExportError: If the policy cannot be exported to such a file, if the exported policy acts differently from
-            the agent, or if the agent has not seen any observation and none is given.
-        CheckpointError: If the file cannot be written; an older one is kept.
+        ExportError: If the policy cannot be exported to this format, if the exported policy acts differently from the
+            agent, or if `example_obs` is None and the agent has not received any observation.
+        CheckpointError: If the file cannot be written. An existing file is kept.
         MissingDependencyError: If a package for the format is not installed.
         NonFiniteError: If the agent's own actions are NaN or infinite.
-        ValueError: If the ending or `noise` is not one of those listed.
+        ValueError: If the file format or `noise` is not one of the values listed.
     """
     if agent._acting_hook in agent._overridden_hooks:
         raise ExportError(
-            f"{type(agent).__name__} overrides {agent._acting_hook}, which no file can hold: override "
-            "greedy_actions(obs, action_mask, active), torch operations on features, instead"
+            f"{type(agent).__name__} overrides {agent._acting_hook}, which cannot be exported: override "
+            "greedy_actions(obs, action_mask, active) instead, with torch operations on features only"
         )
     if example_obs is None:
         example_obs = agent._observations_seen()
@@ -191,7 +194,7 @@ def export(
 
 
 def greedy_copy(agent: Any) -> Any:
-    """Return a copy on the CPU that acts as the agent in evaluation and cannot learn."""
+    """Return a copy on the CPU that acts like the agent in evaluation and cannot learn."""
     acting = object.__new__(type(agent))
     names = (*agent._acting_attributes, "obs_normalizer")
     for name, value in list(vars(agent).items()):
@@ -206,18 +209,18 @@ def greedy_copy(agent: Any) -> Any:
 
 
 def observations_seen(agent: Any) -> Any:
-    """Return some raw observations from the replay buffer, or those of the last action.
+    """Return raw observations from the replay buffer or, if it is empty, from the last `act` call.
 
     Raises:
-        ExportError: If there are none.
+        ExportError: If the agent has no observations.
     """
     items = getattr(getattr(agent, "replay_buffer", None), "memory", ())
     if len(items):
-        chosen = range(0, len(items), -(-len(items) // _MOST))
+        chosen = range(0, len(items), -(-len(items) // _MAX_EXAMPLE_OBS))
         return [items[i][0]["state"] for i in chosen]
     if agent.batch_last_obs is not None:
         return list(agent.batch_last_obs)
     raise ExportError(
-        f"this {type(agent).__name__} has seen no observation yet, which it needs to trace its policy and to "
-        "compare the file with it: give some as example_obs, such as env.observation_space or dataset.observations"
+        f"example_obs is None, and this {type(agent).__name__} has not received any observation: pass observations "
+        "or a space, for example env.observation_space or dataset.observations"
     )

@@ -1,4 +1,4 @@
-"""The base class of agents with a replay buffer, a policy and critics of state and action."""
+"""The base class of agents with a replay buffer, a policy and critics Q(s, a)."""
 
 import functools
 import logging
@@ -35,90 +35,99 @@ from pfrl_like.utils.checks import check_counts, check_function
 from pfrl_like.utils.copy_param import frozen_copy
 from pfrl_like.utils.env_values import space_kind
 
-#: Statistics of two critics in the order of `get_statistics`; a single critic has no second.
+#: Statistics of two critics in the order of `get_statistics`. With one critic, the statistics of the second critic are
+#: omitted.
 STATISTICS_OF_CRITICS = ("average_q1", "average_q2", "average_q_func1_loss", "average_q_func2_loss")
 
 
 def critics_of(agent: Any, prefix: str = "") -> list[Any]:
-    """Return an actor-critic's critics, by the prefixed attribute names; an ensemble is replaced by its members."""
+    """Return the critics of an agent as a list; `prefix` precedes each attribute name.
+
+    An ensemble contributes its members.
+    """
     parts = [getattr(agent, prefix + name) for name in agent.critic_arguments]
     return [each for part in parts for each in (part.members if isinstance(part, QFunctionEnsemble) else (part,))]
 
 
 class OffPolicyActorCritic(OffPolicyAgent):
-    """Base of agents that learn critics from replay, and a policy from the critics.
+    """Base class of agents that train critics on replayed transitions and a policy on the critics.
 
-    An algorithm defines the value that the critics bootstrap from (`bootstrap`) and the step of the policy
-    (`policy_step`). Importance weights apply to all losses, including the policy's.
+    An algorithm defines the value that the critics bootstrap from (`bootstrap`) and the gradient step of the policy
+    (`policy_step`). Importance weights apply to all losses, including the policy loss.
 
     Args:
         policy: Module from observations to distributions of actions.
-        critics: The critics, by attribute. The target network of each gets the attribute `target_` and the name. One
-            may be a `QFunctionEnsemble`: several critics with one optimiser.
-        optimizers: The optimisers, by attribute: the policy's, then the critics', then those of `further` modules.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        critics: Critics, keyed by attribute name. The target network of critic `name` is the attribute `target_<name>`.
+            A `QFunctionEnsemble` counts as several critics with one optimiser.
+        optimizers: Optimisers, keyed by attribute name, in this order: policy, critics, `further` modules.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
-        further: Other modules that learn, by attribute.
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
-            the agent updates its `targets` itself.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The policy, and maybe the critics, are recurrent and trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
+        further: Additional trained modules, keyed by attribute name.
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        policy_update_delay: Number of critic updates per update of the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`. None if the agent updates its `targets` itself.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
     _chooses = PolicyChoice()
     _acting_attributes: tuple[str, ...] = ("policy", "_policy_updates")
     _acting_argument = "policy"
     value_type: type[Any] = Distribution
-    #: Kind of the action space; the kind in the words of errors; the agents that errors recommend for other kinds.
+    #: (kind of the action space, its name in error messages, agents that error messages recommend for other kinds)
     action_kind: tuple[str, str, str] = ("box", "continuous", "DiscreteSAC, or an agent of DQN's family")
-    #: Agent for discrete actions that errors recommend.
+    #: Agent for discrete actions that error messages recommend.
     _discrete_form: str = "DiscreteSAC"
+    #: Names of statistics whose mean is taken over the last 1,000 rows.
     averaged_rows: tuple[str, ...] = ()
+    #: Names of statistics whose mean is taken over the last 100 updates.
     averaged_updates: tuple[str, ...] = ()
     _saved_counters = {**OffPolicyAgent._saved_counters, "n_policy_updates": "n_policy_updates"}
-    #: Names in `get_statistics`, in this order.
+    #: Names that `get_statistics` returns, in this order.
     reported: tuple[str, ...] = ("n_updates",)
-    #: Loss of one TD error, for critics that give plain numbers.
+    #: Function that computes the loss of each TD error, for critics that return tensors of Q-values.
     _elementwise: Callable[[Tensor], Tensor] = staticmethod(half_square)
-    #: Called as (critic, batch): the critic's value of the actions taken.
+    #: Function (critic, batch) that returns the critic's values of the actions in the batch.
     value_of: Callable[..., Any] = staticmethod(value_of)
-    #: Methods of PFRL's agent that make up its update.
+    #: Names of the methods of PFRL's agent that make one update in PFRL.
     _hooks_of_update: frozenset[str] = frozenset()
-    #: True if the policy learns; otherwise it has no optimiser.
+    #: True if the policy is trained; otherwise the policy has no optimiser.
     policy_learns: bool = True
     #: True if the losses need log-probabilities of the policy's distributions.
     _needs_densities: bool = False
-    #: Samples and log-probabilities that the losses then take from the policy's distributions.
+    #: Function that returns samples of a distribution and their log-probabilities, for losses that need densities.
     _densities_of: Callable[[Any], tuple[Tensor, Tensor]] = staticmethod(rsample_with_log_prob)
-    #: Class of the critics' outputs; plain numbers count as `DiscreteActionValue`.
+    #: Class of the critics' outputs. A tensor of Q-values counts as `DiscreteActionValue`.
     _critic_type: type[Any] = DiscreteActionValue
 
     policy: Any
     target_policy: Any
-    _told_of_bounds: str = ""
+    _last_bounds_warning: str = ""
 
     def __init__(
         self,
@@ -170,8 +179,8 @@ class OffPolicyActorCritic(OffPolicyAgent):
         check_pairs(modules if self.policy_learns else {**critics, **further}, optimizers)
         for name, part in {**modules, **optimizers}.items():
             setattr(self, name, part)
-        followed = ["policy"] * self._targets.of_policy + [*critics] * self._targets.of_critics
-        self._target_attributes = tuple(followed)
+        names = ["policy"] * self._targets.of_policy + [*critics] * self._targets.of_critics
+        self._target_attributes = tuple(names)
         for name in self._target_attributes:
             setattr(self, f"target_{name}", frozen_copy(modules[name]))
         targets = [f"target_{name}" for name in self._target_attributes]
@@ -186,14 +195,17 @@ class OffPolicyActorCritic(OffPolicyAgent):
     # Hooks of an algorithm
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """Return modules that a variant learns in addition to the constructor's, and their optimisers, by attribute."""
+        """Return additional modules that a variant trains, and their optimisers.
+
+        Both dicts are keyed by attribute name.
+        """
         return {}, {}
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Check that critics take the state, or state and action, as the agent needs, and check the explorer.
+        """Check the inputs of the critics (the state, or state and action), and check the explorer.
 
         Raises:
-            TypeError: If one does not fit; the error names the argument.
+            TypeError: If a critic or the explorer is not suitable; the message names the argument.
         """
         check_explorer(self.explorer, "continuous", type(self).__name__)
 
@@ -202,20 +214,21 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return members_by_name({name: modules[name] for name in self.critic_arguments})
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Return the value that the critics bootstrap from, an action value of one action, and the rewards, [N]."""
+        """Return the value that the critics bootstrap from (an `ActionValue` with one action) and the rewards [N]."""
         raise NotImplementedError
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the policy's loss, and losses that depend on it; returns statistics.
+        """Minimise the policy's loss and the losses of modules that depend on the policy; returns statistics.
 
         Args:
-            batch: Minibatch of features.
-            step: Makes a gradient step, called as `step("policy_optimizer", loss)` with the optimiser's attribute.
+            batch: Minibatch whose observations are features (after `phi`).
+            step: Function that makes a gradient step, called as `step("policy_optimizer", loss)` with the optimiser's
+                attribute name.
         """
         raise NotImplementedError
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
-        """Yield `critic_loss` of each critic; each is computed only when it is requested (see `_step_critics`)."""
+        """Yield the result of `critic_loss` for each critic. Each result is computed when the caller requests it."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         every = self._rows_of_critics(batch) if self._bootstraps else [batch] * len(self._critic_names)
@@ -224,7 +237,10 @@ class OffPolicyActorCritic(OffPolicyAgent):
             yield critic_loss(value, rows, next_value, reward, elementwise=elementwise, accumulator=accumulator)
 
     def _rows_of_critics(self, batch: Batch) -> list[Batch]:
-        """Return the batch for each critic; members of a bootstrapped ensemble get random weights for its rows."""
+        """Return one batch per critic.
+
+        Each member of a bootstrapped ensemble gets its own random weights of the rows.
+        """
         if not self._bootstraps:
             return [batch] * len(self._critic_names)
         weight = torch.ones_like(batch.reward) if batch.weight is None else batch.weight
@@ -232,13 +248,16 @@ class OffPolicyActorCritic(OffPolicyAgent):
 
     @property
     def _loss_options(self) -> dict[str, Any]:
-        """Keyword arguments that reduce the critics' errors to one loss."""
+        """Keyword arguments of `critic_loss` that define the loss of the TD errors."""
         return {"elementwise": self._elementwise, "accumulator": self.batch_accumulator}
 
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make a gradient step on the critics' losses, and in every `policy_update_delay`-th update on the policy's."""
+        """Make a gradient step on each critic's loss.
+
+        Every `policy_update_delay`-th update also makes a gradient step on the policy's loss.
+        """
         if batch.action.dtype == torch.float64:  # dtype of random actions from NumPy functions
             batch = batch.replace(action=batch.action.float())
         if self._overridden_hooks and not self._hooks_of_update.isdisjoint(self._overridden_hooks):
@@ -258,19 +277,22 @@ class OffPolicyActorCritic(OffPolicyAgent):
         return td_error, stats
 
     def _update_through_hooks(self, batch: ColumnsOfBatch) -> None:
-        """Call the methods of PFRL's agent that a subclass overrides, in the order of PFRL's `update`."""
+        """Call the overridden methods of PFRL's agent in the order of PFRL's `update`."""
         raise NotImplementedError
 
     def _step_on_critics(self, batch: Any) -> None:
-        """Make a step on the critics' losses: the default body of PFRL's methods for it.
+        """Make a gradient step on the critics' losses; default implementation of PFRL's methods that update critics.
 
         Args:
-            batch: A minibatch in any of the forms that `to_batch` takes.
+            batch: Minibatch in any form that `to_batch` accepts.
         """
         self._record(self.update_step(to_batch(batch), own_step(self), False)[1])
 
     def _step_on_policy(self, batch: Any) -> None:
-        """Make a step on the policy's loss, and on losses that depend on it; see `_step_on_critics` for `batch`."""
+        """Make a gradient step on the policy's loss and on losses that depend on the policy.
+
+        See `_step_on_critics` for `batch`.
+        """
         self._record(self.policy_step(to_batch(batch), own_step(self)))
         self.n_policy_updates += 1
 
@@ -280,7 +302,10 @@ class OffPolicyActorCritic(OffPolicyAgent):
             return torch.stack([error for _, error, _ in self.critic_losses(batch)]).abs().mean(0)
 
     def _run_update_step(self, batch: Batch, *choice: bool) -> tuple[Tensor, dict[str, Tensor]]:
-        """Run `update_step`, compiled if the agent is; `choice` holds its arguments after `step`."""
+        """Run `update_step`, in compiled form if updates are compiled.
+
+        `choice` contains the arguments of `update_step` after `step`.
+        """
         if self._compiled is not None:
             return self._compiled(batch, *choice)
         steps = self._last_steps = StepsOfUpdate(self.gradient_steps)
@@ -292,62 +317,63 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Make all gradient steps of one update, in order; returns the TD errors [N] and statistics.
 
         Args:
-            batch: Minibatch of features.
-            step: Makes a gradient step on a loss.
+            batch: Minibatch whose observations are features (after `phi`).
+            step: Function that makes a gradient step on a loss.
             with_policy: True if the policy is updated as well.
         """
-        found, further = self.critics_step(batch, step)
-        losses, errors, values = zip(*found, strict=True)
-        stats = {"loss": sum(loss.detach() for loss in losses), **further}
+        results, extra_stats = self.critics_step(batch, step)
+        losses, errors, values = zip(*results, strict=True)
+        stats = {"loss": sum(loss.detach() for loss in losses), **extra_stats}
         stats |= {f"{name}_loss": loss.detach() for name, loss in zip(self._critic_names, losses, strict=True)}
         stats |= {f"q{i}": value for i, value in enumerate(values, 1)}
         if with_policy:
             stats |= self.policy_step(batch, step)
-        # The error of a row: that of the only critic, or the mean over several.
+        # TD error of a row: the error of the only critic, or the mean absolute error over several critics.
         td_error = errors[0] if len(errors) == 1 else torch.stack(errors).abs().mean(0)
         return td_error, stats
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses, and losses that accompany them; returns `critic_losses` and statistics."""
+        """Minimise the critics' losses and auxiliary losses; returns the items of `critic_losses` and statistics."""
         return self._step_critics(self.critic_losses(batch), step), {}
 
     def _step_critics(
-        self, found: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
+        self, results: Iterable[tuple[Tensor, Tensor, Tensor]], step: Step
     ) -> Sequence[tuple[Tensor, Tensor, Tensor]]:
-        """Minimise the critics' losses, in order; returns the items of `found`.
+        """Minimise the critics' losses, in order; returns the items of `results`.
 
-        Each loss is requested after the gradient step on the one before, so that the tensors that it has left in the
-        processor's cache are still there. The losses of members of an ensemble, which share an optimiser, are added up.
+        Each loss is computed only after the gradient step on the previous loss. This keeps the tensors of a loss in the
+        CPU cache until its backward pass. The losses of the members of an ensemble, which share an optimiser, are
+        summed.
         """
-        taken: list[tuple[Tensor, Tensor, Tensor]] = []
-        following = iter(found)
+        used: list[tuple[Tensor, Tensor, Tensor]] = []
+        remaining = iter(results)
         for optimizer, count in self._critics_of_optimizers.items():
-            members = [each for _, each in zip(range(count), following, strict=False)]
+            members = [each for _, each in zip(range(count), remaining, strict=False)]
             if len(members) == count:
                 step(optimizer, functools.reduce(operator.add, [loss for loss, _, _ in members]))
-            taken += members
-        given = len(taken) + len(list(following))
-        if given != len(self._critic_names):
-            came = f"critic_losses of {type(self).__name__} gave {given} losses"
-            raise ValueError(f"{came}, expected one for each of {', '.join(self._critic_names)}")
-        return taken
+            used += members
+        n_losses = len(used) + len(list(remaining))
+        if n_losses != len(self._critic_names):
+            message = f"critic_losses of {type(self).__name__} gave {n_losses} losses"
+            raise ValueError(f"{message}, expected one for each of {', '.join(self._critic_names)}")
+        return used
 
-    critics = property(critics_of, doc="The critics, of an ensemble its members.")
-    target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Their targets.")
+    critics = property(critics_of, doc="List of critics; an ensemble is replaced by its members.")
+    target_critics = property(functools.partial(critics_of, prefix="target_"), doc="Target networks of the critics.")
 
     def values_of_pairs(self, obs: Any, action: Tensor) -> Tensor:
-        """Return each critic's values of observations and actions, features on the agent's device, [n_critics, N].
+        """Return Q(s, a) of each critic, [n_critics, N]. `obs` are features on the agent's device.
 
         Raises:
-            TypeError: If the agent has no critics of actions.
+            TypeError: If the agent has no critics Q(s, a).
         """
         batch = batch_of_states(obs, action)
         values = [self.value_of(critic, batch) for critic in self.critics]
         if not values or isinstance(values[0], Tensor):
             has = ", ".join(self._critic_names) or "no critic"
-            raise TypeError(f"{type(self).__name__} has {has}, expected critics of actions, whose values are asked for")
+            raise TypeError(f"{type(self).__name__} has {has}, expected critics that compute Q(s, a)")
         return torch.stack([value.evaluate_actions(action) for value in values])
 
     # Progress
@@ -355,7 +381,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
     def get_statistics(self) -> list[tuple[str, Any]]:
         """Return means over the last 1,000 rows or 100 updates (NaN before the first), and counters."""
         known = {**dict(super().get_statistics()), **self.extra_statistics()}
-        return [(name, known[name]) for name in self.reported if name in known]  # a single critic has no second
+        return [(name, known[name]) for name in self.reported if name in known]  # no second critic if there is only one
 
     def extra_statistics(self) -> dict[str, Any]:
         """Return statistics that are not means."""
@@ -378,7 +404,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
     # Environments
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Check that the policy can act in the environment and can be learnt, and that the critics can learn."""
+        """Check that the policy's output fits the action space and that all losses can be computed."""
         super()._check_output(output, obs, action_space)
         check_one_for_each(output, 1)
         if action_space is not None:
@@ -389,7 +415,7 @@ class OffPolicyActorCritic(OffPolicyAgent):
         """Check that the losses can be computed with the policy and the critics.
 
         Args:
-            batch: Two rows to learn from.
+            batch: Batch of two rows.
             distribution: Output of the policy for the observation.
         """
         if self.action_kind[0] != "discrete":
@@ -403,7 +429,10 @@ class OffPolicyActorCritic(OffPolicyAgent):
         try_critics(self, batch)
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that a dataset's actions are of the policy's kind; warn of actions that the policy cannot produce."""
+        """Check that dataset and policy have the same kind of actions.
+
+        Logs a warning for actions that the policy cannot produce.
+        """
         kind, _, others = self.action_kind
         spaces.check_kind(self, dataset, kind == "discrete", others)
         if isinstance(output, Categorical):
@@ -421,12 +450,12 @@ class OffPolicyActorCritic(OffPolicyAgent):
             )
         spaces.check_policy_fits(distribution, action_space)
         differ = spaces.bounds_that_differ(self._bounds_of_actions(distribution), action_space)
-        if differ and differ != self._told_of_bounds:
+        if differ and differ != self._last_bounds_warning:
             self.logger.warning(differ)
-        self._told_of_bounds = differ
+        self._last_bounds_warning = differ
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Return the bounds that the agent's parts keep actions in, as far as they are known.
+        """Return the action bounds of policy and explorer, keyed by part. The value is None if the bounds are unknown.
 
         Args:
             distribution: Output of the policy for any observation.

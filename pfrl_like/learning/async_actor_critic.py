@@ -30,7 +30,7 @@ from pfrl_like.utils.contexts import evaluating_readers, learning
 from pfrl_like.utils.copy_param import copy_grad, copy_param
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: Attributes that are made anew in each process.
+#: Attributes that each process creates itself.
 _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_last_distribution"])
 
 
@@ -38,24 +38,25 @@ _OF_ONE_PROCESS = frozenset(["model", "_gradient_step", "_shared_buffers", "_las
 class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
     """Base of agents that several processes train without a lock (arXiv:1602.01783, algorithm S3).
 
-    Every process acts with a copy of the shared model, for at most `t_max` steps or to the end of an episode. It
-    computes the gradient of `loss` on this copy, applies it to the shared parameters with the shared state of the
-    optimiser, and copies the parameters back. With several environments, the steps of each are learnt separately.
+    Every process acts with a copy of the shared model for at most `t_max` steps, or until the episode ends. The process
+    computes the gradient of `loss` on its copy, applies the gradient to the shared parameters with the shared state of
+    the optimiser, and copies the parameters back. With several environments, the agent learns from the steps of each
+    environment separately.
 
     An algorithm defines `loss(batch)`. The agent computes on the CPU.
 
     Args:
         model: Module from observations to a tuple that begins with distributions of actions; a copy of it acts.
-        optimizer: Optimiser of the model's parameters, whose state the processes share.
-        t_max: Largest number of steps between updates; the end of an episode causes an update, too.
+        optimizer: Optimiser of the model's parameters. The processes share its state.
+        t_max: Maximum number of steps between updates. The agent also updates at the end of each episode.
         gamma: Discount factor per step.
         phi: Feature extractor applied to each observation.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        logger: Logger of refused updates.
-        decays: Decays of the running means, by the name of the statistic.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True if the model has the interface of `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        decays: Decay rates of the running means, keyed by the name of the statistic.
     """
 
     process_idx: int | None = None
@@ -74,19 +75,21 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     #: Classes of the model's outputs after the distribution.
     _further_outputs: tuple[type[Any], ...] = (Tensor,)
 
-    #: Statistics with a value for each row; the running mean of each is the attribute `average_<name>`.
+    #: Names of statistics with one value per row. The attribute `average_<name>` is the running mean.
     _averaged: tuple[str, ...] = ("value", "entropy")
-    #: Other numeric attributes that are saved.
+    #: Names of other numeric attributes that are saved.
     _kept_numbers: tuple[str, ...] = ()
-    #: Parts of the model's output, for error messages.
+    #: Description of the model's output in error messages.
     _model_parts = "(distribution, values)"
 
-    #: Updates from replay after each update from the last steps, and True to leave the latter out.
+    #: Number of replay updates after each on-policy update.
     n_times_replay: int = 0
+    #: True to skip the on-policy updates.
     disable_online_update: bool = False
 
-    #: Steps that overridden methods of PFRL's agent learn from while they run; the number of steps that `update` made.
+    #: Batch that an overridden method of PFRL's agent learns from. None if no such method is running.
     _hooked_batch: Batch | None = None
+    #: Number of gradient steps that `update` made while the overridden method was running.
     _hooked_updates: int = 0
     past_rewards: Mapping[int, float] = types.MappingProxyType({})
 
@@ -122,7 +125,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         devices = {param.device.type for param in model.parameters()} - {"cpu"}
         if devices:
             raise ValueError(
-                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move it there"
+                f"model is on {devices.pop()}, but {type(self).__name__} computes on the CPU: move the model to the CPU"
             )
         self._share_model(model, optimizer)
         self.features = FeatureExtractor(self.phi, batch_states)
@@ -133,40 +136,43 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             setattr(self, f"average_{name}", 0.0)
             setattr(self, f"average_{name}_decay", decay)
             check_numbers_in(self, **{f"average_{name}_decay": (0, 1)})
-        self._steps: dict[int, Steps] = {}  # by environment
-        self._features: Any = None  # of the observations that were acted on last
+        self._steps: dict[int, Steps] = {}  # keyed by environment index
+        self._features: Any = None  # features of the observations of the last `act`
 
     # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the scalar loss, the errors of the values [N] and statistics of consecutive steps of one episode."""
+        """Return the scalar loss, the value errors [N] and statistics, for consecutive steps of one episode."""
         raise NotImplementedError
 
     def _learn_from(self, batch: Batch) -> None:
-        """Make the update that follows `t_max` steps or an episode's end."""
+        """Learn from a batch after `t_max` steps or at the end of an episode."""
         self.learn(batch)
 
     def _learn_by_hooks(self, statevar: Any) -> None:
-        """Call the methods of PFRL's agent that a subclass overrides, as PFRL does after the last step of a batch.
+        """Call the overridden methods of PFRL's agent, as PFRL does after the last step of a batch.
 
         Args:
-            statevar: Features of the last observation, None if it is terminal.
+            statevar: Features of the last observation; None if the observation is terminal.
         """
         batch: Any = self._hooked_batch if update_takes_batch(self) else statevar
         self.update(batch)
 
     def _state_value(self, outputs: Any, action_mask: Tensor | None) -> Tensor:
-        """Return the values of states, [N] or [N, 1], from the model's outputs for them."""
+        """Return state values, [N] or [N, 1], computed from the model's outputs."""
         value: Tensor = outputs[-1]
         return value
 
     def _store(self, step: tuple[Any, ...], next_mask: Any, active: Any) -> None:
-        """Store the last step of all environments beyond the next update; see `store_step` for the arguments."""
+        """Store the last step of each environment for replay; see `store_step` for the arguments.
+
+        The default does nothing.
+        """
 
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features; in training the features are kept for the update."""
+        """Select actions for a batch of features; in training, the features are stored for the update."""
         if self.training:
             self._features = obs
         return super().select_actions(obs, action_mask, active)
@@ -178,7 +184,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return outputs[0]
 
     def _check_output(self, outputs: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
+        """Check the types of the model's outputs and that the policy has densities and fits the action space."""
         super()._check_output(outputs, obs, action_space)
         check_outputs(outputs, 1, self._acting_argument, self._model_parts, self._further_outputs)
         check_distribution(self._acting_argument, outputs[0], densities=True)
@@ -199,18 +205,21 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     ) -> None:
         """Process the results of the last actions; in training, learn from each environment's steps separately.
 
-        Rewards are checked here. Observations are not, because runners check them; the model or the update rejects NaN.
+        This method checks the rewards. It does not check the observations: runners check them, and the model or the
+        update rejects NaN.
 
         Args:
-            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
+                first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
-            batch_reset: True where the episode is cut off for another reason, [k].
-            action_mask: True where an action is allowed in the new observations, [k, n_actions]; `act` gets it again.
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_reset: True where the episode is truncated, [k].
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]. Pass the same mask to
+                the next `act`.
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was requested before.
+            RuntimeError: In training, if `act` was not called before.
             ValueError: If the arguments have different lengths.
             NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
             TypeError: In training, if a reward is not a number; nothing is stored.
@@ -243,7 +252,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
             self.memory.episodes_ended(self.training, np.logical_or(batch_done, batch_reset))
 
     def stop_episode(self) -> None:
-        """Abandon the running episodes: the next observations start new ones. Runners call this first."""
+        """Discard the running episodes; the next observations start new episodes. Runners call this method first."""
         self._steps.clear()
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -251,27 +260,27 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # Learning
 
     def update(self, batch: Batch, errors_out: list[float] | None = None) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from consecutive steps of one episode; no other method changes the parameters.
+        """Learn once from consecutive steps of one episode. No other method changes the parameters.
 
-        A subclass may override it in two forms. It is then called after `t_max` steps or at an episode's end. As
-        `update(batch, ...)` it gets the steps as a `Batch` of features. As `update(statevar)` of PFRL's A3C it gets the
-        features of the last observation, tensors [1, ...], None at a terminal one. The steps are then attributes:
-        `past_obs`, `past_action` and `past_rewards`, dicts by time from `t_start` to before `t`;
-        `past_recurrent_state`, with the state of `t_start` only; and `train_recurrent_states`, the state after the last
-        step.
+        A subclass may override this method in two forms. The agent calls the override after `t_max` steps or at the end
+        of an episode. `update(batch, ...)` gets the steps as a `Batch` of features. `update(statevar)`, the form of
+        PFRL's A3C, gets the features of the last observation, tensors [1, ...], or None if the observation is terminal.
+        In this second form the agent stores the steps in attributes. `past_obs`, `past_action` and `past_rewards` are
+        dicts with the keys `t_start`, ..., `t - 1`. `past_recurrent_state` contains only the recurrent state at
+        `t_start`. `train_recurrent_states` is the recurrent state after the last step.
 
         Args:
-            batch: The steps in their order, with raw observations; within an overridden `update(statevar)` also
-                `statevar`.
-            errors_out: Cleared and filled with the absolute errors, if given.
+            batch: Steps in time order, with raw observations. Within an overridden `update(statevar)`, `statevar` is
+                also accepted.
+            errors_out: List that is cleared and filled with the absolute errors. None stores no errors.
 
         Returns:
-            Errors of the values, [N] (of a sequence: the largest, [1]), and the statistics of the loss.
+            Value errors, [N], and the statistics of the loss. For a sequence, only the largest error is returned, [1].
 
         Raises:
-            ValueError: If the batch holds several sequences.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; nothing was changed. `batch` of the error
-                holds the steps.
+            ValueError: If the batch contains several sequences.
+            NonFiniteError: If the loss or a gradient is NaN or infinite; no parameter is changed. The attribute `batch`
+                of the error contains the steps.
         """
         is_hooked = self._hooked_batch is not None
         if is_hooked:
@@ -285,8 +294,8 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         try:
             with learning(self.model):
                 error, stats = self.learn(ready)
-        except NonFiniteError as refusal:
-            refusal.batch = batch
+        except NonFiniteError as rejection:
+            rejection.batch = batch
             raise
         if is_hooked:
             copy_grad(self._shared_model, self.model)  # as PFRL does
@@ -297,13 +306,13 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return error, stats
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make the update of `update` with features in place of observations."""
+        """Update the parameters with a batch whose observations are features."""
         loss, error, stats = self.loss(batch)
         try:
             self._step_shared(loss)
-        except NonFiniteError as refusal:
-            refusal.batch = batch
-            self.logger.error("update %d was refused: %s", self.optim_t + 1, refusal)
+        except NonFiniteError as rejection:
+            rejection.batch = batch
+            self.logger.error("update %d was rejected: %s", self.optim_t + 1, rejection)
             raise
         self.optim_t += 1
         for name in self._averaged:
@@ -312,7 +321,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return error, stats
 
     def _last_value(self, batch: Batch) -> Tensor:
-        """Return the value of the state after the last row, [1], without a gradient; 0 if that state is terminal."""
+        """Return the value of the state after the last row, [1], without gradient; 0 if this state is terminal."""
         if not batch.discount[-1]:
             return torch.zeros(1)
         last = map_nested(lambda leaf: leaf[-1:], batch.next_obs)
@@ -339,7 +348,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return [(f"average_{name}", getattr(self, f"average_{name}")) for name in self._averaged]
 
     def saved_state(self) -> dict[str, Any]:
-        """Return counters, running means, recurrent states and the steps that have not been learnt from."""
+        """Return counters, running means, recurrent states, and the steps that the agent has not learnt from yet."""
         state: dict[str, Any] = self._numbers()
         if self.memory is not None:
             state["memory"] = self.memory.state_dict()
@@ -349,10 +358,12 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return state
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the result of `saved_state`; what `state` lacks stays unchanged, but pending steps are cleared.
+        """Restore the result of `saved_state`.
+
+        Entries missing in `state` are not changed, but pending steps are always cleared.
 
         Raises:
-            ValueError: If `state` has an unknown entry or a value of a wrong type; nothing was changed.
+            ValueError: If `state` has an unknown entry or a value of a wrong type; the agent is not changed.
         """
         state = dict(state)
         steps = {int(i): Steps.of_state(each) for i, each in state.pop("steps", {}).items()}
@@ -362,9 +373,9 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         known = self._numbers()
         for name, value in state.items():
             if name not in known:
-                raise ValueError(f"the state has {name}, which this {type(self).__name__} has not")
+                raise ValueError(f"unknown entry {name!r} in the state of this {type(self).__name__}")
             if type(value) not in (int, type(known[name])):
-                raise ValueError(f"{name} is {value!r:.80}, expected a number as {known[name]!r}")
+                raise ValueError(f"{name} is {value!r:.80}, expected a number such as {known[name]!r}")
         vars(self).update(state)
         self.memory, self._steps = memory, steps
 
@@ -375,7 +386,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
     # The shared model (arXiv:1602.01783, algorithm S3)
 
     def _share_model(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """Set the model to share and the optimiser of its parameters, and make a copy of the model to act with."""
+        """Set the shared model and the optimiser of its parameters, and create the copy of the model that acts."""
         self._shared_model = model
         self.optimizer = optimizer
         self.model = copy.deepcopy(model)
@@ -387,7 +398,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
 
     @property
     def shared_model(self) -> torch.nn.Module:
-        """The model that all processes share; replacing it updates the acting copy as well."""
+        """Model that all processes share. Assigning a new model updates the acting copy as well."""
         return self._shared_model
 
     @shared_model.setter
@@ -401,11 +412,11 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         copy_param(self.model, self._shared_model)
 
     def assert_shared_memory(self) -> None:
-        """Assert that all processes, if there are several, share all parameters, and that each acts with its own copy.
+        """Check that the processes share all parameters and that each process acts with its own copy.
 
         Raises:
-            AssertionError: If only some tensors of the shared model and its optimiser are in shared memory, or any
-                tensor of the copy is. If none is, the agent trains alone.
+            AssertionError: If only some tensors of the shared model and its optimiser are in shared memory, or if any
+                tensor of the acting copy is in shared memory. Without shared memory, the agent trains in one process.
         """
         states = self.optimizer.state_dict()["state"].values()
         shared = [*self._shared_model.state_dict().values()]
@@ -415,17 +426,17 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         assert not any(value.is_shared() for value in self.model.state_dict().values()), "model is in shared memory"
 
     def _step_shared(self, loss: Tensor) -> None:
-        """Update the shared parameters with the gradient of a loss of the copy; then copy them back.
+        """Update the shared parameters with the gradient of the acting copy's loss, then copy the parameters back.
 
         Raises:
-            NonFiniteError: If the loss or the gradient is NaN or infinite; nothing was changed.
+            NonFiniteError: If the loss or the gradient is NaN or infinite; no parameter is changed.
         """
         step = self._gradient_step
         if step is None or step.optimizer is not self.optimizer or step.max_grad_norm != self.max_grad_norm:
             step = self._make_gradient_step()
         step(loss)
         for shared, own in self._shared_buffers:
-            shared.copy_(own)  # such as running moments
+            shared.copy_(own)  # for example running moments
         self.sync_parameters()
 
     def _make_gradient_step(self) -> GradientStep:
@@ -438,7 +449,7 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         return self._gradient_step
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without the acting copy, whose tensors pickling would move to shared memory."""
+        """Return the state without the acting copy. Pickling would move the tensors of the copy to shared memory."""
         return {name: value for name, value in vars(self).items() if name not in _OF_ONE_PROCESS}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -446,11 +457,14 @@ class AsyncActorCritic(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookT
         self.model = copy.deepcopy(self._shared_model)
 
     def load(self, dirname: Any) -> None:
-        """Load a directory of `save`, or of PFRL, also into the shared parameters; see `AttributeSavingMixin`."""
+        """Load a directory written by `save` or by PFRL, and copy the parameters to the shared model.
+
+        See `AttributeSavingMixin`.
+        """
         super().load(dirname)
         copy_param(self._shared_model, self.model)
 
     def load_state_dict(self, state_dict: Any) -> None:
-        """Load the result of `state_dict`, also into the shared parameters; see `AttributeSavingMixin`."""
+        """Load the result of `state_dict` and copy the parameters to the shared model; see `AttributeSavingMixin`."""
         super().load_state_dict(state_dict)
         copy_param(self._shared_model, self.model)

@@ -1,8 +1,8 @@
-"""Values of actions under critics of any form, distributions of a policy, and the loss of a critic.
+"""Values of actions computed by critics, action distributions of a policy, and the loss of a critic.
 
-A critic is called as `critic((obs, action))` and returns numbers, [N, 1], or an action value of one action: quantiles
-[N, n, 1], probabilities of atoms [N, 1, n], ... The batch may hold sequences. The memory of a recurrent critic then
-follows the actions in the batch, and the value of another action is computed after this recorded history.
+A critic is called as `critic((obs, action))`. It returns Q-values, [N, 1], or an `ActionValue` with one action:
+quantiles [N, n, 1], probabilities of atoms [N, 1, n], ... The batch may contain sequences. A recurrent critic updates
+its recurrent state with the recorded actions. The value of any other action is computed from this state.
 """
 
 import dataclasses
@@ -24,13 +24,13 @@ from pfrl_like.utils import recurrent
 
 @dataclasses.dataclass(frozen=True)
 class Targets:
-    """Parts of an agent that have a target network, and when the target networks are updated.
+    """Specifies which parts of an agent have target networks, and when the target networks are updated.
 
     Args:
         of_policy: True if the policy has a target network.
         of_critics: True if the critics have target networks.
-        moved: "by interval", every `target_update_interval` steps; "every update"; or "with policy", in those updates
-            in which the policy learns.
+        moved: When the target networks are updated. "by interval": every `target_update_interval` steps. "every
+            update": after every update. "with policy": after every update that trains the policy.
     """
 
     of_policy: bool = True
@@ -43,7 +43,7 @@ NO_TARGETS = Targets(of_policy=False, of_critics=False, moved="every update")
 
 
 def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Return the policy's distributions in every row's state, or in the `next` states, without forbidden actions."""
+    """Return the policy's distribution for each row's state (or next state), restricted to allowed actions."""
     obs, mask = (batch.next_obs, batch.next_action_mask) if next else (batch.obs, batch.action_mask)
     distribution = fast_forward(policy, obs) if batch.lengths is None else output_of(policy, batch, next=next)
     distribution = distribution if mask is None else masked(distribution, mask)
@@ -51,20 +51,20 @@ def distribution_of(policy: Any, batch: Batch, *, next: bool = False) -> Any:
 
 
 def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: bool = False) -> Any:
-    """Return the value of one action in every row's state, or in the `next` state.
+    """Return the value of one action for each row's state (or next state).
 
     Args:
         critic: The critic.
         batch: Transitions or sequences.
-        action: The actions, [N, ...]; None for those of the batch, which a recurrent critic's memory follows.
-        next: True if the actions are chosen in the next states.
+        action: Actions, [N, ...]. None uses the actions of the batch.
+        next: True to evaluate the actions in the next states.
 
     Returns:
-        An action value of one action, whose index is 0.
+        An `ActionValue` with one action, at index 0.
 
     Raises:
-        TypeError: If the critic's output has another type.
-        ValueError: If its output is not one number for each row.
+        TypeError: If the critic's output has the wrong type.
+        ValueError: If the critic's output is not one number per row.
     """
     obs = batch.obs if not next else batch.next_obs if batch.next_row is None else next_obs_of(batch)
     if batch.lengths is None or not recurrent.is_recurrent(critic):
@@ -85,16 +85,16 @@ def value_of(critic: Any, batch: Batch, action: Tensor | None = None, *, next: b
 
 
 def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool = False) -> Tensor:
-    """Return mean values of several actions in every row's state, or in the `next` state, [M, N].
+    """Return the mean values of M actions for each row's state (or next state), [M, N].
 
-    The critic is called few times; once on devices other than the CPU. A recurrent critic is called once for each
-    action, after the recorded history.
+    On the CPU, the critic is called with chunks of the pairs. On other devices, it is called once. A recurrent critic
+    is called once for each of the M actions, with its recurrent state after the recorded history.
 
     Args:
         critic: The critic.
         batch: Transitions or sequences.
-        actions: M for each row, [M, N, ...].
-        next: True if the actions are chosen in the next states.
+        actions: M actions for each row, [M, N, ...].
+        next: True to evaluate the actions in the next states.
     """
     if batch.lengths is not None and recurrent.is_recurrent(critic):
         return torch.stack([mean_value(value_of(critic, batch, action, next=next)) for action in actions])
@@ -106,19 +106,19 @@ def values_of_actions(critic: Any, batch: Batch, actions: Tensor, *, next: bool 
 
 
 def least_next_value(critics: Sequence[Any], batch: Batch, action: Tensor) -> Any:
-    """Return the action value of `action` in the next states under the critic whose value is least."""
+    """Return, for each next state, the value of `action` under the critic with the minimum mean value."""
     return least_of([value_of(critic, batch, action, next=True) for critic in critics])
 
 
 def least_value(critics: Sequence[Any], batch: Batch, action: Tensor | None = None) -> Tensor:
-    """Return min Q(s, a), [N]; the actions are those of the batch unless others are given."""
+    """Return the minimum of Q(s, a) over the critics, [N]. If `action` is None, the actions of the batch are used."""
     return least([mean_value(value_of(critic, batch, action)) for critic in critics])
 
 
 def with_own_memory(network: Any, batch: Batch, *, next: bool = False) -> Batch:
-    """Return the batch for a recurrent function of the state, whose memory begins with the sequence.
+    """Return the batch for a recurrent network of the state that starts each sequence from its initial recurrent state.
 
-    The recurrent states in the batch belong to the policy, so they are replaced.
+    The batch contains the recurrent states of the policy. This function replaces them.
     """
     if batch.lengths is None:
         return batch
@@ -135,11 +135,13 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
     """Return the log-probabilities of actions, [N].
 
     Raises:
-        ValueError: If the log-probabilities or the actions have another shape.
+        ValueError: If the log-probabilities or the actions have the wrong shape.
     """
-    own, given = distribution.event_shape, action.shape[1:]
-    if own != given and len(distribution.batch_shape) == 1:  # some distributions would broadcast it silently
-        raise ValueError(f"policy gives actions of shape {tuple(own)}, but those of the batch have {tuple(given)}")
+    event_shape, shape = distribution.event_shape, action.shape[1:]
+    if event_shape != shape and len(distribution.batch_shape) == 1:  # some distributions would broadcast silently
+        raise ValueError(
+            f"policy gives actions of shape {tuple(event_shape)}, but the batch has actions of shape {tuple(shape)}"
+        )
     log_prob: Tensor = distribution.log_prob(action)
     if log_prob.ndim != 1:
         raise not_one_for_each_row(log_prob)
@@ -147,15 +149,15 @@ def log_prob_of(distribution: Any, action: Tensor) -> Tensor:
 
 
 def not_one_for_each_row(log_prob: Tensor) -> ValueError:
-    """Return the error for log-probabilities that are not one number for each row."""
+    """Return the error for log-probabilities that are not one number per row."""
     return ValueError(
-        f"log_prob of what policy gives has shape {tuple(log_prob.shape)}, expected one number for each row: "
-        "wrap it in torch.distributions.Independent"
+        f"log_prob of the policy's distribution has shape {tuple(log_prob.shape)}, expected one number for each row: "
+        "wrap the distribution in torch.distributions.Independent"
     )
 
 
 def next_obs_of(batch: Batch) -> Any:
-    """Return the states after each row's n steps, nested tensors [N, ...]."""
+    """Return the observation after the n steps of each row, nested tensors [N, ...]."""
     if batch.next_row is None:
         return batch.next_obs
     return map_nested(lambda leaf: leaf[batch.next_row], batch.next_obs)
@@ -163,7 +165,10 @@ def next_obs_of(batch: Batch) -> Any:
 
 @torch.no_grad()
 def _histories(critic: Any, batch: Batch, after: bool) -> Any:
-    """Return the critic's state before each row, or after it, as the state of N sequences; None if all are initial."""
+    """Return the critic's recurrent state before (or after) each row, as a batch of N states.
+
+    None if all are initial states.
+    """
     assert batch.lengths is not None
     state, start, count, states = None, 0, len(batch.lengths), []
     for size in recurrent.batch_sizes_of(batch.lengths).tolist():
@@ -188,18 +193,18 @@ def _joined(states: Sequence[Any]) -> Any:
 
 
 def mean_value(value: Any) -> Tensor:
-    """Return Q(s, a) of an action value of one action, [N]."""
+    """Return Q(s, a) of an `ActionValue` with one action, [N]."""
     mean: Tensor = value.q_values.squeeze(1)
     return mean
 
 
 def least(values: Sequence[Tensor]) -> Tensor:
-    """Return the least of several numbers for each row, [N]."""
+    """Return the minimum of several values for each row, [N]."""
     return functools.reduce(torch.minimum, values)
 
 
 def average(values: Sequence[Tensor]) -> Tensor:
-    """Return the mean of several numbers for each row, [N]."""
+    """Return the mean of several values for each row, [N]."""
     return torch.stack(list(values)).mean(0)
 
 
@@ -214,20 +219,22 @@ def critic_loss(
     elementwise: Callable[[Tensor], Tensor] = half_square,
     accumulator: str = "mean",
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Loss of a critic's values against `reward + discount * next_value`.
+    """Loss between a critic's values and the targets `reward + discount * next_value`.
 
     Args:
-        value: Action value in each state, of one action, the one taken.
+        value: Action value for each state. It contains several actions, or only the action taken.
         batch: Transitions or sequences.
-        next_value: Action value in each next state; takes no gradient.
-        reward: Rewards to use instead of the batch's, [N].
-        action: The action taken, [N], if `value` has several actions.
-        next_action: The action to bootstrap from, [N], if `next_value` has several actions.
-        elementwise: Loss of one TD error, for critics that give plain numbers; the others have their own.
+        next_value: Action value for each next state. No gradient flows into it.
+        reward: Rewards that replace the rewards of the batch, [N].
+        action: Index of the action taken, [N]. None if `value` contains only this action.
+        next_action: Index of the action to bootstrap from, [N]. None if `next_value` contains only this action.
+        elementwise: Function that computes the loss of each TD error, for critics of Q-values. Distributional critics
+            ignore it and use their own loss.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+        The scalar loss (weighted if the batch has weights), the TD errors, [N], and Q(s, a), [N]. Errors and Q-values
+        are detached.
     """
     reward = batch.reward if reward is None else reward
     only = torch.zeros_like(reward, dtype=torch.int64)
@@ -238,7 +245,7 @@ def critic_loss(
 
 
 def _not_for_each_row(output: Any, n: int) -> Exception:
-    """Return the error for a critic whose output is not one value for each of n rows."""
+    """Return the error for a critic whose output is not one value per row."""
     if not isinstance(output, Tensor):
         return wrong_critic(type(output), DiscreteActionValue)
     return ValueError(

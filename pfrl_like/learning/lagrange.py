@@ -1,4 +1,4 @@
-"""Lagrange multipliers: learnt weights of terms in a loss, such as the temperature of Soft Actor-Critic.
+"""Lagrange multipliers: learnt weights of loss terms, for example the temperature of Soft Actor-Critic.
 
 (Haarnoja et al. 2018, arXiv:1812.05905, section 5.)
 """
@@ -21,7 +21,7 @@ class TemperatureHolder(nn.Module):
     """A learnt temperature, parametrised by its logarithm.
 
     Args:
-        initial_log_temperature: Logarithm of the first value.
+        initial_log_temperature: Logarithm of the initial temperature.
     """
 
     def __init__(self, initial_log_temperature: float = 0.0) -> None:
@@ -29,7 +29,7 @@ class TemperatureHolder(nn.Module):
         self.log_temperature = nn.Parameter(torch.tensor(initial_log_temperature, dtype=torch.float32))
 
     def forward(self) -> Tensor:
-        """The temperature, a scalar."""
+        """Return the temperature, a scalar."""
         return self.log_temperature.exp()
 
 
@@ -40,12 +40,12 @@ def temperature_loss(
     weight: Tensor | None = None,
     accumulator: str = "mean",
 ) -> Tensor:
-    """-temperature * (log_prob + entropy_target), a scalar (arXiv:1812.05905, eq. 18).
+    """Temperature loss `-temperature * (log_prob + entropy_target)`, a scalar (arXiv:1812.05905, eq. 18).
 
     Args:
-        temperature: The temperature, which takes the gradient.
+        temperature: The temperature; the gradient flows into it.
         log_prob: Log-probabilities of the policy's actions, [N].
-        entropy_target: Entropy that the policy should have.
+        entropy_target: Target entropy of the policy.
         weight: Importance weights, [N].
         accumulator: "mean" or "sum" over the rows.
     """
@@ -53,22 +53,22 @@ def temperature_loss(
 
 
 class LagrangeMultiplier:
-    """Weight of a term in a loss: a constant, or learnt so that the constrained quantity stays at a target.
+    """Weight of a loss term: constant, or learnt so that a constrained quantity reaches its target.
 
     Args:
         name: Name of the multiplier.
-        initial: First value, positive; 0 is allowed for a constant.
+        initial: Initial value, positive. 0 is allowed for a constant.
         target_name: Name of the target in error messages.
-        target: Target of the constrained quantity; None for a constant.
-        lr: Learning rate of its Adam; None for Adam's own default.
+        target: Target of the constrained quantity. None makes the weight constant.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Attributes:
-        holder: Module with the value if it is learnt.
-        optimizer: Optimiser of the holder if the value is learnt.
+        holder: Module that holds the learnt value; None for a constant.
+        optimizer: Optimiser of the holder; None for a constant.
 
     Raises:
         TypeError: If an argument is not a number.
-        ValueError: If the multiplier is negative, or zero although it is learnt, or another number is out of bounds.
+        ValueError: If `initial` is negative, if it is 0 and `target` is given, or if `target` or `lr` is out of range.
     """
 
     def __init__(self, name: str, initial: float, target_name: str, target: float | None, lr: float | None) -> None:
@@ -82,16 +82,18 @@ class LagrangeMultiplier:
             self.optimizer = torch.optim.Adam(self.holder.parameters(), **options)
 
     def __call__(self) -> Any:
-        """Return the current value: a number, or a scalar that takes no gradient."""
+        """Return the current value: a number, or a scalar tensor without gradient."""
         return self.initial if self.holder is None else self.holder.log_temperature.detach().exp()
 
     def update(self, step: Step, quantity: Tensor, target: Any, weight: Tensor | None, accumulator: str) -> None:
-        """Minimise `temperature_loss` if the value is learnt: it grows where quantity + target is positive.
+        """Minimise `temperature_loss` if the value is learnt.
+
+        The value grows if the mean of quantity + target is positive.
 
         Args:
-            step: Makes a gradient step on a loss.
-            quantity: The constrained quantity, [N]; takes no gradient.
-            target: Target of the quantity, negated; unused if nothing is learnt.
+            step: Function that makes a gradient step on a loss.
+            quantity: The constrained quantity, [N]; no gradient flows into it.
+            target: Minus the target of the quantity. Unused for a constant.
             weight: Importance weights, [N].
             accumulator: "mean" or "sum" over the rows.
         """
@@ -99,14 +101,17 @@ class LagrangeMultiplier:
             step(f"{self.name}_optimizer", temperature_loss(self.holder(), quantity, target, weight, accumulator))
 
     def constant(self) -> Self:
-        """Return a multiplier that stays constant at the first value."""
+        """Return a multiplier that is constant at the initial value."""
         return type(self)(self.name, self.initial, "target", None, None)
 
 
 def parts_of(
     multipliers: Iterable[LagrangeMultiplier],
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Return the holders of learnt multipliers and their optimisers, by the attributes that an agent gives them."""
+    """Return the holders and optimisers of the learnt multipliers.
+
+    Both dicts are keyed by the agent's attribute names.
+    """
     learnt = [each for each in multipliers if each.holder is not None]
     holders: dict[str, Any] = {f"{each.name}_holder": each.holder for each in learnt}
     optimizers: dict[str, Any] = {f"{each.name}_optimizer": each.optimizer for each in learnt}
@@ -118,24 +123,24 @@ def check_multiplier(name: str, initial: float, target_name: str, target: float 
 
     Args:
         name: Name of the multiplier.
-        initial: First value.
+        initial: Initial value.
         target_name: Name of the target in error messages.
-        target: Target of the constrained quantity; None for a constant.
-        lr: Learning rate of its Adam; None for Adam's own default.
+        target: Target of the constrained quantity. None makes the weight constant.
+        lr: Learning rate of the Adam optimiser of the multiplier; None uses Adam's default.
 
     Raises:
         TypeError: If an argument is not a number.
-        ValueError: If the multiplier is negative, or zero although it is learnt, or another number is out of bounds.
+        ValueError: If `initial` is negative, if it is 0 and `target` is given, or if `target` or `lr` is out of range.
     """
-    for argument, value, optional, least in (
+    for argument, value, optional, minimum in (
         (f"initial_{name}", initial, False, 0.0),
         (target_name, target, True, -math.inf),
         (f"{name}_optimizer_lr", lr, True, 0.0),
     ):
         if not isinstance(value, numbers.Real) and not (optional and value is None):
             raise TypeError(f"{argument} is {value!r:.80}, expected a number{' or None' if optional else ''}")
-        if value is not None and not (least <= value < math.inf and value != -math.inf):
-            bound = " of at least 0" if least == 0 else ""
+        if value is not None and not (minimum <= value < math.inf and value != -math.inf):
+            bound = " of at least 0" if minimum == 0 else ""
             raise ValueError(f"{argument} is {value!r}, expected a finite number{bound}")
     if initial == 0 and target is not None:
-        raise ValueError(f"initial_{name} is 0, expected a positive number, since it is learnt by its logarithm")
+        raise ValueError(f"initial_{name} is 0, expected a positive number, because its logarithm is learnt")

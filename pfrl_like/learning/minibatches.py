@@ -1,4 +1,4 @@
-"""Minibatches of collected steps, and the preparation of batches from elsewhere."""
+"""Minibatches of collected steps, and the conversion of batches to features or episodes."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -23,14 +23,17 @@ FEATURES = "features"
 
 
 def everything(episodes: Episodes, max_len: int | None = None) -> Batch:
-    """Return all steps as one minibatch; with recurrent states, as sequences of at most `max_len` steps."""
+    """Return all steps as one minibatch.
+
+    With recurrent states, the minibatch contains sequences of at most `max_len` steps.
+    """
     if episodes.states is None:
         return episodes.steps
     return sequences(episodes, *pieces(episodes.lengths, max_len))
 
 
 def one_by_one(episodes: Episodes) -> Iterator[Batch]:
-    """Yield each episode as a minibatch; with recurrent states, as one sequence."""
+    """Yield each episode as a minibatch. With recurrent states, the minibatch is one sequence."""
     begin = np.cumsum(episodes.lengths) - episodes.lengths
     for start, length in zip(begin, episodes.lengths, strict=True):
         if episodes.states is None:
@@ -42,14 +45,14 @@ def one_by_one(episodes: Episodes) -> Iterator[Batch]:
 def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = None) -> Iterator[Iterator[Batch]]:
     """Yield the minibatches of each epoch; with recurrent states, minibatches of sequences.
 
-    All minibatches of steps have `size` steps: the last one of an epoch is filled with steps of the next permutation.
-    Over all epochs there are as many minibatches as cover each step `epochs` times.
+    Every minibatch of steps has `size` steps: the last minibatch of an epoch is filled with steps of the next
+    permutation. The total number of minibatches is the minimum that uses each step `epochs` times.
 
     Args:
         episodes: All steps.
-        size: Steps of a minibatch.
-        epochs: Number of times that each step is used; those that fill the very last minibatch are used once more.
-        max_len: Steps of the longest sequence; None for whole episodes.
+        size: Number of steps per minibatch.
+        epochs: Number of times that each step is used. The steps that fill the last minibatch are used once more.
+        max_len: Maximum number of steps per sequence; None for whole episodes.
     """
     if episodes.states is not None:
         yield from shuffled_sequences(episodes, size, epochs, max_len)
@@ -66,7 +69,7 @@ def shuffled(episodes: Episodes, size: int, epochs: int, max_len: int | None = N
 
 
 def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
-    """Yield minibatches of `size` of the rows each."""
+    """Yield minibatches of `size` rows each."""
     if len(rows) == 0:
         return
     chosen = steps[rows]
@@ -83,16 +86,16 @@ def _split(steps: Batch, rows: Tensor, size: int) -> Iterator[Batch]:
 def shuffled_sequences(
     episodes: Episodes, size: int, epochs: int, max_len: int | None = None
 ) -> Iterator[Iterator[Batch]]:
-    """Yield the minibatches of each epoch: sequences with `size` steps together.
+    """Yield the minibatches of each epoch: sequences whose lengths add up to `size`.
 
-    The sequences are concatenated in random order and cut where a minibatch is full. Steps that do not fill a minibatch
-    are left out, unless there are no others.
+    The sequences are concatenated in random order and cut when a minibatch is full. Remaining steps that do not fill a
+    minibatch are left out. With fewer than `size` steps in total, one minibatch contains all steps.
 
     Args:
         episodes: All steps.
-        size: Steps of a minibatch.
+        size: Number of steps per minibatch.
         epochs: Number of epochs.
-        max_len: Steps of the longest sequence; None for whole episodes.
+        max_len: Maximum number of steps per sequence; None for whole episodes.
     """
     begin, length = pieces(episodes.lengths, max_len)
     size = min(size, len(episodes))
@@ -102,7 +105,7 @@ def shuffled_sequences(
 
 
 def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
-    """Return first rows and lengths of the sequences that result from cutting episodes after every `max_len` steps."""
+    """Return the first rows and the lengths of the sequences after cutting episodes every `max_len` steps."""
     begin = np.cumsum(lengths) - lengths
     if max_len is None:
         return begin, lengths
@@ -113,7 +116,7 @@ def pieces(lengths: Rows, max_len: int | None) -> tuple[Rows, Rows]:
 
 
 def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
-    """Return the sequences that begin in these rows, packed, with the recurrent states before their first steps."""
+    """Return packed sequences that begin at the rows `begin`, with the recurrent states before their first steps."""
     order = np.argsort(-lengths, kind="stable")
     begin, lengths = begin[order], lengths[order]
     step = np.arange(lengths[0])[:, None]
@@ -127,7 +130,7 @@ def sequences(episodes: Episodes, begin: Rows, lengths: Rows) -> Batch:
 
 
 def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]:
-    """Yield first rows and lengths of the sequences of each minibatch, cut where the minibatch is full."""
+    """Yield, for each minibatch, the first rows and lengths of its sequences, cut when the minibatch is full."""
     stop = np.cumsum(length)
     for full in range(size, int(stop[-1]) + 1, size):
         first, last = np.searchsorted(stop, full - size, "right"), np.searchsorted(stop, full, "left")
@@ -140,23 +143,26 @@ def _filled(begin: Rows, length: Rows, size: int) -> Iterator[tuple[Rows, Rows]]
 
 
 def rows_following(episodes: Episodes) -> Tensor:
-    """Return the row of each step's next observation in `obs` followed by `last_obs`; its own after a terminal step."""
+    """Return the row of each step's next observation in the concatenation of `obs` and `last_obs`, [N].
+
+    After a terminal step, the row is the step's own row.
+    """
     n, device = len(episodes), episodes.steps.reward.device
     ends = torch.from_numpy(np.cumsum(episodes.lengths) - 1).to(device)
-    following = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
-    following[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
-    return following
+    next_rows = torch.arange(1, n + 1, device=device).index_copy(0, ends, ends)
+    next_rows[episodes.last_rows] = n + torch.arange(len(episodes.last_rows), device=device)
+    return next_rows
 
 
 def batch_of_episodes(episodes: Episodes) -> Batch:
     """Return the steps of episodes as packed sequences; `episodes_of_batch` is the inverse.
 
-    After a step from which nothing is bootstrapped `next_obs` repeats `obs`.
+    After a terminal step, `next_obs` repeats `obs`.
     """
     steps, lengths = episodes.steps, episodes.lengths
     n, device = len(steps), steps.reward.device
-    following = rows_following(episodes)
-    next_obs = map_nested(lambda leaf: leaf[following], concatenate_nested([steps.obs, episodes.last_obs]))
+    next_rows = rows_following(episodes)
+    next_obs = map_nested(lambda leaf: leaf[next_rows], concatenate_nested([steps.obs, episodes.last_obs]))
     order = np.argsort(-lengths, kind="stable")
     time, sequence = packed(lengths[order])
     first = torch.from_numpy((np.cumsum(lengths) - lengths)[order]).to(device)
@@ -169,17 +175,17 @@ def batch_of_episodes(episodes: Episodes) -> Batch:
 
 
 def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
-    """Return the steps of a batch, as features on the agent's device, one sequence after the other.
+    """Return the steps of a batch as episodes, with features on the agent's device, one sequence after the other.
 
     Args:
-        agent: An on-policy agent, whose features, model and normaliser are used.
-        batch: Transitions, each of which is then an episode of its own, or sequences.
+        agent: On-policy agent whose feature extractor, model and normaliser are used.
+        batch: Transitions or sequences. Each transition becomes an episode of one step.
 
     Returns:
-        The episodes, and the row in the batch of each of their steps, [N], on the CPU.
+        The episodes, and the batch row of each of their steps, [N], on the CPU.
 
     Raises:
-        ValueError: If the agent is recurrent and the batch holds transitions.
+        ValueError: If the agent is recurrent and the batch contains transitions.
     """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs and batch.action_mask is None:
         batch = batch.replace(action_mask=batch.obs[ACTION_MASK].bool())
@@ -210,22 +216,25 @@ def episodes_of_batch(agent: Any, batch: Batch) -> tuple[Episodes, Tensor]:
 
 
 def _states(agent: Any, batch: Batch, lengths: Tensor) -> tuple[Any, Any]:
-    """Return the recurrent states before all packed rows, and after the last rows of the sequences, batch first."""
+    """Return the recurrent states before each packed row and after the last row of each sequence, batch first."""
     state, start, before, after = batch.recurrent_state, 0, [], []
     sizes = [*batch_sizes_of(lengths).tolist(), 0]
     with torch.no_grad(), evaluating_readers(agent.model):
-        for size, following in zip(sizes, sizes[1:], strict=False):
+        for size, next_size in zip(sizes, sizes[1:], strict=False):
             place = slice(start, start + size)
             obs = agent._normalized(map_nested(lambda leaf: leaf[place], batch.obs))  # noqa: B023 - called at once
             _, new = one_step_forward(agent.model, obs, state)
             before.append(batch_first(state, new))
-            after.append(batch_first(get_recurrent_state_at(new, slice(following, None), detach=True), new))
-            state, start = get_recurrent_state_at(new, slice(0, following), detach=True), start + size
+            after.append(batch_first(get_recurrent_state_at(new, slice(next_size, None), detach=True), new))
+            state, start = get_recurrent_state_at(new, slice(0, next_size), detach=True), start + size
     return concatenate_nested(before), concatenate_nested(after[::-1])
 
 
 def features_of_batch(agent: Any, batch: Batch) -> Batch:
-    """Return a batch of features on the agent's device, after burn-in, with n-step returns if it holds sequences."""
+    """Return the batch with features on the agent's device, after burn-in.
+
+    If the batch contains sequences, its rewards are n-step returns.
+    """
     if type(batch.obs) is dict and ACTION_MASK in batch.obs:  # before phi, which may remove the mask
         batch = batch.replace(
             action_mask=batch.obs[ACTION_MASK].bool(), next_action_mask=batch.next_obs[ACTION_MASK].bool()
@@ -249,7 +258,7 @@ def features_of_batch(agent: Any, batch: Batch) -> Batch:
 
 
 def not_in_rows(batch: Batch) -> ValueError:
-    """Return the error for a minibatch whose columns are not one number for each row."""
+    """Return the error for a minibatch whose columns are not one number per row."""
     columns = {"reward": batch.reward, "discount": batch.discount, "weight": batch.weight}
-    came = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
-    return ValueError(f"batch has columns of the shapes {came}, expected one number for each row, [N]")
+    shapes = ", ".join(f"{name} {tuple(column.shape)}" for name, column in columns.items() if column is not None)
+    return ValueError(f"batch has columns of the shapes {shapes}, expected one number for each row, [N]")

@@ -14,112 +14,114 @@ from pfrl_like.nn.fast_forward import fast_forward
 from pfrl_like.utils.goals import DESIRED_GOAL, OBSERVATION
 from pfrl_like.utils.recurrent import is_recurrent, sequence_outputs
 
-#: Errors that networks raise for inputs that do not fit.
-MISFITS = (RuntimeError, TypeError, ValueError)
+#: Exceptions that networks raise for inputs of the wrong shape or type.
+INPUT_ERRORS = (RuntimeError, TypeError, ValueError)
 
 
-#: Networks with an output of each class.
-_GIVEN_BY = {
-    "ActionValue": "one that ends in a DiscreteActionValueHead",
-    "DiscreteActionValue": "one that ends in a DiscreteActionValueHead",
+#: Example networks for each class of output, for error messages.
+_EXAMPLES = {
+    "ActionValue": "a network that ends in a DiscreteActionValueHead",
+    "DiscreteActionValue": "a network that ends in a DiscreteActionValueHead",
     "DistributionalDiscreteActionValue": "a DistributionalFCStateQFunctionWithDiscreteAction",
     "QuantileDiscreteActionValue": "a QuantileFCStateQFunctionWithDiscreteAction",
     "ImplicitQuantileActionValue": "an ImplicitQuantileQFunction",
     "FullyParametrizedActionValue": "a FullyParametrizedQFunction",
-    "Categorical": "one that ends in a SoftmaxCategoricalHead",
-    "Distribution": "one that ends in a head of pfrl_like.policies",
+    "Categorical": "a network that ends in a SoftmaxCategoricalHead",
+    "Distribution": "a network that ends in a head of pfrl_like.policies",
     "tuple": "a pfrl_like.nn.Branched of a policy and a value function, which gives (distribution, values [B, 1])",
 }
 
 
-#: Critics of state and action with an output of each class.
-_CRITICS_GIVING = {
+#: Example critics Q(s, a) for each class of output, for error messages.
+_CRITIC_EXAMPLES = {
     "DiscreteActionValue": "an FCSAQFunction",
     "QuantileDiscreteActionValue": "a QuantileFCSAQFunction",
 }
 
 
 class OutputError(TypeError):
-    """The error for a network's output of the wrong type; the message names the network, so callers add nothing."""
+    """Error for a network output of the wrong type. The message names the network."""
 
 
 def wrong_value(value: Any, value_type: type, argument: str = "q_function", example: str | None = None) -> TypeError:
-    """Return the error for a network's output of the wrong type, with an example of a network that fits."""
+    """Return the error for a network output of the wrong type, with an example of a suitable network."""
     return wrong_type(type(value), value_type, argument, example)
 
 
 def wrong_type(given: type, value_type: type, argument: str, example: str | None = None) -> TypeError:
-    """Return the error of `wrong_value` where only the class of the output is known."""
-    needed, came = value_type.__name__, given.__name__
-    example = example or _GIVEN_BY.get(needed)
-    return OutputError(
-        f"{argument} gives {came}, expected one that gives {needed}{example and f', such as {example}' or ''}"
-    )
+    """Return the error of `wrong_value` when only the class of the output is known."""
+    needed, got = value_type.__name__, given.__name__
+    example = example or _EXAMPLES.get(needed)
+    return OutputError(f"{argument} gives {got}, expected {needed}{example and f': use for example {example}' or ''}")
 
 
 def wrong_critic(given: type, value_type: type, argument: str = "a critic") -> TypeError:
-    """Return the error of `wrong_type` for a critic of state and action."""
-    example = _CRITICS_GIVING.get(value_type.__name__, "one of pfrl_like.q_functions")
+    """Return the error of `wrong_type` for a critic Q(s, a)."""
+    example = _CRITIC_EXAMPLES.get(value_type.__name__, "a critic of pfrl_like.q_functions")
     return wrong_type(given, value_type, argument, example)
 
 
 def hint_of_pairs(error: BaseException) -> str:
-    """Return a hint if the error is that of a network of tensors that was given a pair, or the reverse; else empty."""
+    """Return a hint if the network expects a tensor and got a pair, or expects a pair and got a tensor.
+
+    Otherwise return an empty string.
+    """
     text = str(error)
     if "not tuple" in text or "'tuple' object" in text:
-        return "; it is called with a pair, such as observation and action: begin it with ConcatObsAndAction"
+        return "; the network is called with a pair (observation, action): make ConcatObsAndAction its first layer"
     if "not Tensor" in text or "got one " in text:
-        return "; it is called with the observation alone: use a module of the state"
+        return "; the network is called with the observation only: use a network that takes only the observation"
     return ""
 
 
 @contextlib.contextmanager
 def taken_by(argument: str, obs: Any) -> Iterator[None]:
-    """Replace errors that a network raises within the context by the error that the features do not fit it."""
+    """Convert errors of the network inside the context to a ValueError that describes the input."""
     try:
         yield
-    except MISFITS as error:
-        if type(error) not in MISFITS:  # out of memory, not implemented, ...
+    except INPUT_ERRORS as error:
+        if type(error) not in INPUT_ERRORS:  # out of memory, not implemented, ...
             raise
-        raise misfit(obs, error, argument) from error
+        raise input_error(obs, error, argument) from error
 
 
-def misfit(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
-    """Return the error for observations, or features, that do not fit a network."""
-    came = described(obs)
-    hint = hint or hint_of_pairs(error) or _hint(obs, str(came))
-    return ValueError(f"obs does not fit {argument}; it came as {came}, which gave: {error}{hint}")
+def input_error(obs: Any, error: BaseException, argument: str, hint: str = "") -> ValueError:
+    """Return the error for observations, or features, that a network cannot process."""
+    got = described(obs)
+    hint = hint or hint_of_pairs(error) or _hint(obs, str(got))
+    return ValueError(f"obs does not fit {argument}; obs is {got}, and the network raised: {error}{hint}")
 
 
-def _hint(obs: Any, came: str) -> str:
-    """Return a hint on the usual mistake with features of this form."""
+def _hint(obs: Any, got: str) -> str:
+    """Return a hint for common mistakes with features of this form."""
     if isinstance(obs, Mapping) and {OBSERVATION, DESIRED_GOAL} <= obs.keys():
         return "; phi=concatenate_goal, of pfrl_like.utils.goals, joins observation and goal"
     if isinstance(obs, Mapping):
-        return "; phi makes of each observation what the network takes"
-    if "float64" in came or "int" in came:
+        return "; set phi to a function that converts each observation to the network's input"
+    if "float64" in got or "int" in got:
         return "; networks compute in float32: cast with phi, or wrap the environment in CastObservationToFloat32"
     shape = tuple(getattr(obs, "shape", (1, 1)))
     if len(shape) < 2 or shape[:2] == (1, 1):
-        return "; act takes one observation, batch_act a sequence of them"
+        return "; act takes one observation, batch_act takes a sequence of observations"
     return ""
 
 
 def check_one_for_each(distribution: Any, k: int) -> None:
-    """Check that a policy's output for k observations is one distribution for each.
+    """Check that a policy's output for k observations has the batch shape [k].
 
     Raises:
-        ValueError: If it is not.
+        ValueError: If the batch shape is different.
     """
     if distribution.batch_shape != (k,):
         raise ValueError(
             f"policy gives distributions of batch shape {tuple(distribution.batch_shape)} for {k} observations, "
-            f"expected ({k},): act takes one observation, batch_act a sequence, and the policy features [{k}, ...]"
+            f"expected ({k},): act takes one observation, batch_act takes a sequence of observations, and the policy "
+            f"takes features of shape [{k}, ...]"
         )
 
 
 def output_of(model: Any, batch: Batch, *, next: bool = False) -> Any:
-    """Return a module's output for the rows of a minibatch of steps or sequences, or for their `next` states."""
+    """Return a module's output for each row's state (or next state) in a minibatch of steps or sequences."""
     obs = batch.next_obs if next else batch.obs
     if batch.lengths is None or not is_recurrent(model):
         return fast_forward(model, obs)
@@ -138,7 +140,7 @@ def policy_and_value(model: Any, batch: Batch) -> tuple[Any, Tensor]:
 
 
 def allowed(distribution: Any, action_mask: Any) -> Any:
-    """Return the distribution restricted to allowed actions; None allows all."""
+    """Return the distribution restricted to allowed actions; None allows all actions."""
     return distribution if action_mask is None else masked(distribution, action_mask)
 
 
@@ -155,20 +157,21 @@ def check_outputs(
         outputs: Output of the model.
         k: Number of observations.
         argument: Name of the model in error messages.
-        expected: The expected parts, comma-separated, for the error; determines their number.
+        expected: Names of the expected parts, comma-separated, for the error message. Their number is the expected
+            number of parts.
         further: Classes of the parts after the distribution.
 
     Raises:
         TypeError: If the parts have the wrong number or types.
-        ValueError: If there is another number of values.
+        ValueError: If the number of values is not k.
     """
     if len(outputs) != expected.count(",") + 1 or not all(map(isinstance, outputs[1:-1], further[:-1])):
-        came = ", ".join(type(part).__name__ for part in outputs)
-        raise TypeError(f"{argument} gives ({came}), expected {expected}")
+        types = ", ".join(type(part).__name__ for part in outputs)
+        raise TypeError(f"{argument} gives ({types}), expected {expected}")
     if not isinstance(outputs[0], Distribution):
-        raise wrong_value(outputs[0], Distribution, f"the first part of what {argument}")
+        raise wrong_value(outputs[0], Distribution, f"{argument} (first output)")
     if not isinstance(outputs[-1], Tensor):
-        raise wrong_value(outputs[-1], torch.Tensor, f"the last part of what {argument}")
+        raise wrong_value(outputs[-1], torch.Tensor, f"{argument} (last output)")
     if outputs[-1].shape[:1] != (k,) or outputs[-1].numel() != k:
         raise ValueError(
             f"{argument} gives values of shape {tuple(outputs[-1].shape)} for {k} observations, expected ({k}, 1)"

@@ -1,4 +1,4 @@
-"""The loop of all replay agents: store, schedule, sample, update, move the target networks, record statistics."""
+"""The training loop of replay agents: store, schedule, sample, update, update target networks, record statistics."""
 
 import logging
 import os
@@ -45,78 +45,84 @@ SNAPSHOT_OF_BUFFER = "replay_buffer.pkl"
 
 @constructor_only("optimizer", "phi", "batch_states", "recurrent", "max_grad_norm", "num_steps", "burn_in")
 class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
-    """Base of agents with a replay buffer and target networks.
+    """Base class of agents with a replay buffer and target networks.
 
-    An algorithm adds its modules and optimisers as attributes and defines `loss(batch)`, or `learn(batch)` if it needs
-    several losses or optimisers. If it selects actions in another way, it overrides `select_actions`.
+    An algorithm adds its modules and optimisers as attributes. It defines `loss(batch)`, or `learn(batch)` if it needs
+    several losses or optimisers. It overrides `select_actions` if it selects actions differently.
 
     Args:
-        modules: The modules that learn, by argument, as errors call them; they are moved to the device.
-        optimizers: Their optimisers, by argument; `gradient_steps` has a `GradientStep` of each.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. They are
+            moved to the device.
+        optimizers: Optimisers of the modules, keyed by the name of the constructor argument. `gradient_steps` has a
+            `GradientStep` for each optimiser.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`. None if
-            the agent updates its target networks itself.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`. None if the agent updates its target networks itself.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the Q-function on sequences. The Q-function must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+            steps.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
     """
 
     saved_attributes: tuple[str, ...] = ("model", "target_model", "optimizer")
-    #: Modules with a target network, which is the attribute `target_` and the name.
+    #: Names of the modules with a target network. The target network of `name` is the attribute `target_<name>`.
     _target_attributes: tuple[str, ...] = ("model",)
-    #: Parts with a target network, and when the target networks are updated.
+    #: Specifies the parts with a target network, and when the target networks are updated.
     _targets: Targets = Targets()
-    #: True for agents of recorded data, whose replay buffer may stay unused.
+    #: True for offline agents. They learn from recorded data and may leave the replay buffer unused.
     _is_offline: bool = False
     #: True if the losses use the next observations.
     bootstraps: bool = True
-    #: True if present and next states pass through a network in one batch, which may normalise over both.
+    #: True if states and next states pass through a network in one batch. Batch normalisation then includes both.
     joins_next_states: bool = False
-    _ignores_modes: bool | None = None  # True if no network reads its mode, as dropout does; None before the check
-    #: True if the agent can learn from sequences, with recurrent networks.
+    _ignores_modes: bool | None = None  # True if no network depends on its mode, as dropout does; None: unknown
+    #: True if the agent can learn from sequences with recurrent networks.
     _may_be_recurrent: bool = True
-    #: True if the agent learns from sequences, as `recurrent` agents do.
+    #: True if the agent learns from sequences; always True if `recurrent` is True.
     learns_from_sequences: bool = False
-    #: Further arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
+    #: Additional arguments of `sample_batch` and `sample_sequences`, for columns that only some losses need.
     sampling: Mapping[str, Any] = types.MappingProxyType({})
 
-    #: Statistics of the losses with a value for each row, [N]. The last values of each `name` are kept in the attribute
-    #: `name_record`, which a deque or list may replace; their mean is reported as "average_name".
+    #: Names of statistics of the losses with one value per row, [N]. The attribute `<name>_record` holds the last
+    #: values of statistic `name`; a deque or list may replace it. The mean is reported as "average_<name>".
     averaged_rows: tuple[str, ...] = ("q",)
-    #: Statistics of the losses with one value for each update, recorded in the same way.
+    #: Names of statistics of the losses with one value per update, recorded in the same way.
     averaged_updates: tuple[str, ...] = ("loss",)
-    #: Attributes of the counters that are saved, by name.
+    #: Attributes of the saved counters, keyed by the name of the counter.
     _saved_counters: Mapping[str, str] = types.MappingProxyType(
         {"t": "t", "optim_t": "optim_t", "cumulative_steps": "_cumulative_steps", "updates_left": "_updates_left"}
     )
-    _records: Mapping[str, str]  # attributes of the records, by name
-    _not_taken_up: tuple[str, ...] = ()  # parts of the last loaded state that were left out
+    _records: Mapping[str, str]  # attributes of the records, keyed by statistic
+    _unrestored: tuple[str, ...] = ()  # parts of the last loaded state that were not restored
 
-    #: Changes the minibatch of features, on the agent's device, before each update; None for no change. It may return
-    #: several copies of all rows, one copy of the batch after the other.
+    #: Function that changes the minibatch of features, on the agent's device, before each update. None changes nothing.
+    #: The function may return several copies of all rows, one copy of the batch after the other.
     augment: Callable[[Batch], Batch] | None = None
 
-    #: The minibatch of an update by overridden methods of PFRL's agent, while it runs.
+    #: Minibatch that an overridden method of PFRL's agent is processing; None if no such method is running.
     _hooked_batch: Batch | None = None
 
     def __init__(
@@ -190,7 +196,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._compiled_greedy = CompiledFunction(self._greedy_actions, self, "acting") if compile else None
 
         self.guard = UpdateGuard(self.device, modules.values())
-        #: Reports, on a GPU, whether the last update was skipped there.
+        #: Gradient steps of the last update. On a GPU, they record whether the update was skipped.
         self._last_steps: GradientStep | StepsOfUpdate = next(iter(self.gradient_steps.values()))
         self.t = 0  # environment steps in training
         self.optim_t = 0  # updates
@@ -201,23 +207,31 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     # Hooks of an algorithm
 
     def loss(self, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-        """Return the scalar loss, the TD errors [N] and statistics of a minibatch; changes nothing.
+        """Return the scalar loss, the TD errors [N] and statistics of a minibatch.
 
-        Running means are kept of the statistics named by `averaged_rows` and `averaged_updates`.
+        This method does not change the agent.
+
+        `averaged_rows` and `averaged_updates` name the statistics whose means are reported.
         """
         raise NotImplementedError
 
     def _check_modules(self, modules: Mapping[str, torch.nn.Module]) -> None:
-        """Check the classes of the modules, given by argument; inputs and outputs are checked by the dry run."""
+        """Check the classes of the modules, keyed by argument. The dry run checks their inputs and outputs."""
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Make the checks of `dry_run`; in training, first check that the buffer can hold `replay_start_size` steps."""
+        """Run the checks of `dry_run`.
+
+        In training, first check that the buffer can hold `replay_start_size` steps.
+        """
         if self.training and action_space is not None:
             check_start(self)
         super()._check_output(output, obs, action_space)
 
     def update_step(self, batch: Batch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """Make the gradient steps of an update, by `step(name of the optimiser, loss)`; `compile` compiles it."""
+        """Make the gradient steps of an update, each by `step(optimiser_name, loss)`.
+
+        `compile` compiles this method.
+        """
         loss, td_error, stats = self.loss(batch)
         step("optimizer", loss)
         return td_error, stats
@@ -243,18 +257,20 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     ) -> None:
         """Process the results of the last actions; in training, store them and learn.
 
-        Rewards are checked here. Observations are not, because runners check them; the update rejects a NaN loss.
+        This method checks the rewards. It does not check the observations: runners check them, and the update rejects a
+        NaN loss.
 
         Args:
-            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
+                first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
-            batch_reset: True where the episode is cut off for another reason, [k].
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_reset: True where the episode is truncated, [k].
             action_mask: True where an action is allowed in the new observations, [k, n_actions].
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was requested before.
+            RuntimeError: In training, if `act` was not called before.
             ValueError: If the arguments have different lengths.
         """
         k = len(batch_obs)
@@ -285,9 +301,9 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                 self.sync_target_network()
 
     def stop_episode(self) -> None:
-        """Abandon the running episodes: the next observations start new ones. Runners call this first.
+        """Discard the running episodes; the next observations start new episodes. Runners call this method first.
 
-        The last run may have stopped in mid-episode, which the agent cannot notice.
+        The last run may have stopped in the middle of an episode, which the agent cannot detect.
         """
         if self.memory is not None:
             self.memory.forget(self.training)
@@ -298,7 +314,10 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     # Learning
 
     def update_from_replay(self) -> None:
-        """Sample, update, and write the priorities back; does nothing while a recurrent agent lacks episodes."""
+        """Sample a minibatch, update, and write the priorities back.
+
+        An agent that learns from sequences does nothing until the buffer has `minibatch_size` episodes.
+        """
         buffer: Any = self.replay_buffer
         device = self.device if self.features.is_identity else torch.device("cpu")
         if self.learns_from_sequences and buffer.n_episodes < self.minibatch_size:
@@ -318,36 +337,38 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             td_error, _ = self.update(batch)
             buffer.update_priorities(batch.index, td_error)
         except BaseException:
-            buffer.update_priorities(batch.index[:0], [])  # the buffer may wait for errors, which will not come
+            buffer.update_priorities(batch.index[:0], [])  # ends a possible wait for errors
             raise
 
     @property
     def sequence_length(self) -> int | None:
-        """Steps of the longest sequence to learn from, including those of burn-in; None for whole episodes."""
+        """Maximum number of steps of a training sequence, including burn-in; None for whole episodes."""
         return None if self.episodic_update_len is None else self.episodic_update_len + self.burn_in
 
     def update(
         self, batch: Batch | Sequence[Any], errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from a minibatch; no other method changes the parameters.
+        """Learn once from a minibatch. No other method changes the parameters.
 
-        The target networks are also updated here if no step has updated them for as many updates as fit in
-        `target_update_interval` steps, so a caller without an environment (a dataset, a learner process) need not
-        do it.
+        This method also updates the target networks if no environment step has updated them for the number of updates
+        that fit in `target_update_interval` steps. A caller without an environment (a dataset, a learner process)
+        therefore need not update them.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
-            errors_out: Cleared and filled with the absolute TD errors, if given.
+            errors_out: List that is cleared and filled with the absolute TD errors. None stores no errors.
 
         Returns:
-            TD errors, [N] (of sequences: the largest of each, [B]), and the statistics of the loss.
+            TD errors, [N], and the statistics of the loss. For sequences, only the largest error of each sequence is
+            returned, [B].
 
         Raises:
-            ValueError: If rewards, discounts or weights are not one number for each row.
-            NonFiniteError: If the loss or a gradient is NaN or infinite; `batch` of the error is the minibatch. The
-                update is rolled back and learning can continue. Only steps on earlier losses of the update stay, such
-                as those of critics before the policy's; the error names them. On a GPU the update is skipped, and the
-                error is raised up to 100 updates later, or by `settle`, without the minibatch.
+            ValueError: If rewards, discounts or weights are not one number per row.
+            NonFiniteError: If the loss or a gradient is NaN or infinite. The attribute `batch` of the error is the
+                minibatch. The update is rolled back and learning can continue. Gradient steps on earlier losses of the
+                same update are not rolled back, for example steps of the critics before the policy; the message names
+                them. On a GPU the update is skipped, and the error is raised up to 100 updates later, or by `settle`,
+                without the minibatch.
         """
         order = None
         if not isinstance(batch, Batch):
@@ -370,7 +391,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
                     td_error, stats = self.learn(ready)
                 elif self._compiled is not None:
                     if self._overridden_hooks:
-                        overrides.check_not_compiled(self, True)  # they were added to the class later
+                        overrides.check_not_compiled(self, True)  # overrides may be added to the class later
                     td_error, stats = self._compiled(ready)
                 else:  # the default `learn`, inlined
                     loss, td_error, stats = self.loss(ready)
@@ -388,7 +409,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left -= 1
         statistics.add_values(self, self._records, stats)
         if len(td_error) > len(batch.reward):
-            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # over the copies of each row
+            td_error = td_error.abs().view(-1, len(batch.reward)).mean(0)  # mean over the copies of each row
         if ready.lengths is not None:
             td_error = max_over_sequences(td_error, ready.lengths)
         if order is not None:
@@ -398,20 +419,23 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error, stats
 
     def _turn(self) -> AbstractContextManager[Any]:
-        """Return a context that blocks evaluation in other threads if a network reads its mode; checked only once."""
+        """Return a context that blocks evaluation in other threads if a network depends on its mode.
+
+        The networks are checked only once.
+        """
         turn = learning(*(getattr(self, name) for name in self.saved_attributes))
         self._ignores_modes = turn is FREE
         return turn
 
     def _count_update(self) -> None:
-        """Count an update made by an overridden method of PFRL's agent that did not count it."""
+        """Count an update of an overridden PFRL method that does not count its updates itself."""
         self.optim_t += 1
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Change the parameters as part of `update`: make one step on the `loss`. A subclass may override it.
+        """Make one gradient step on `loss`, as part of `update`. A subclass may override this method.
 
         Args:
-            batch: A minibatch of features, on the agent's device.
+            batch: Minibatch whose observations are features on the agent's device.
 
         Returns:
             TD errors and statistics, as returned by `loss`.
@@ -421,13 +445,15 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         return td_error, stats
 
     def _record(self, stats: Mapping[str, Tensor]) -> None:
-        """Add statistics of a loss to their records."""
+        """Append the statistics of a loss to their records."""
         statistics.add_values(self, self._records, stats)
 
     def _td_errors(self, batch: Batch | Sequence[Any]) -> Tensor:
-        """Return the TD errors of a minibatch under the current networks, [N] (of sequences: the largest of each, [B]).
+        """Return the TD errors of a minibatch under the current networks, [N].
 
-        Nothing is learnt, and no random stream is advanced.
+        For sequences, return the largest error of each sequence, [B].
+
+        The method does not learn and does not advance random streams.
 
         Args:
             batch: Transitions or sequences with raw observations, or the result of `sample` or `sample_episodes`.
@@ -447,7 +473,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
             return self.loss(batch)[1]
 
     def sync_target_network(self) -> None:
-        """Update the target networks: copy the online networks, or move towards them."""
+        """Update the target networks: copy the online parameters, or move the target parameters towards them."""
         for name in self._target_attributes:
             online, target = getattr(self, name), getattr(self, f"target_{name}")
             synchronize_parameters(
@@ -456,7 +482,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         self._updates_left = self._updates_per_move()
 
     def rollback(self, updates: int) -> None:
-        """Subtract from the counters the last updates that a GPU has skipped."""
+        """Decrease the update counters by the number of updates that a GPU skipped."""
         self.optim_t -= updates
         self._updates_left = min(self._updates_left + updates, self._updates_per_move())
 
@@ -472,7 +498,7 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     _clear_records = statistics.clear_records
 
     def count_step(self) -> None:
-        """Count an environment step in training whose transition was stored elsewhere, such as by another process."""
+        """Count a training step whose transition was stored by other code, for example by another process."""
         self.t += 1
         self._cumulative_steps += 1
 
@@ -499,11 +525,11 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
     check_dataset = check_dataset
 
     def _check_recorded_actions(self, dataset: Any, output: Any) -> None:
-        """Check that a dataset's actions fit the agent.
+        """Check that a dataset's actions match the agent's actions.
 
         Args:
             dataset: The dataset.
-            output: Output of the acting network for one observation; None if it is not known.
+            output: Output of the acting network for one observation; None if unknown.
         """
 
     # Saving
@@ -512,16 +538,16 @@ class OffPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookTyp
         """Save the agent with `save`, and the replay buffer in the same directory as `replay_buffer.pkl`.
 
         Raises:
-            CheckpointError: If something cannot be saved or written; the agent may already be saved then.
+            CheckpointError: If the agent or the buffer cannot be saved. The agent may already be saved.
         """
         self.save(dirname)
         self.replay_buffer.save(os.path.join(dirname, SNAPSHOT_OF_BUFFER))
 
     def load_snapshot(self, dirname: str) -> None:
-        """Load the agent and the replay buffer that `save_snapshot` saved.
+        """Load the agent and the replay buffer from a directory written by `save_snapshot`.
 
         Raises:
-            CheckpointError: If the directory lacks one of the two; the agent may already be loaded then.
+            CheckpointError: If the agent or the buffer is missing in the directory. The agent may already be loaded.
         """
         self.load(dirname)
         self.replay_buffer.load(os.path.join(dirname, SNAPSHOT_OF_BUFFER))

@@ -1,4 +1,4 @@
-"""The loop of all on-policy agents: collect steps, learn from all of them, discard them."""
+"""The training loop of on-policy agents: collect steps, learn from them, discard them."""
 
 import dataclasses
 import logging
@@ -37,27 +37,29 @@ from pfrl_like.utils.recurrent import one_step_forward
 
 @constructor_only("phi", "batch_states", "recurrent", "max_grad_norm")
 class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType):
-    """Base of agents that learn only from the steps of their current policy.
+    """Base class of agents that learn only from steps of their current policy.
 
-    An algorithm adds its modules and optimisers as attributes, and defines `learn(episodes)`. The output of its `model`
-    is a distribution of actions and the values, (distribution, [B, 1]), unless `value_type` is another class.
+    An algorithm adds its modules and optimisers as attributes and defines `learn(episodes)`. Its `model` returns
+    (distribution of actions, values [B, 1]), unless `value_type` is a different class.
 
     Args:
-        modules: The modules that learn, by argument, as errors call them; they are moved to the device.
-        optimizers: Their optimisers, by argument; `gradient_steps` has a `GradientStep` of each.
-        rollout_size: Steps to collect between updates, of all environments together; None if `is_due` decides.
-        windows: Sizes of the records of statistics, by name; each is an attribute `name_record`.
-        gpu: CUDA device index; None or negative means the CPU.
-        device: Device as text or `torch.device`, instead of `gpu`.
+        modules: Trained modules, keyed by the name of the constructor argument, which error messages use. They are
+            moved to the device.
+        optimizers: Optimisers of the modules, keyed by the name of the constructor argument. `gradient_steps` has a
+            `GradientStep` for each optimiser.
+        rollout_size: Number of steps, summed over all environments, between updates. None if `is_due` decides.
+        windows: Window lengths of the statistics, keyed by name. The attribute `<name>_record` holds the last values.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        device: Device as a string or `torch.device`, instead of `gpu`.
         gamma: Discount factor per step.
-        phi: Feature extractor applied to each observation once, when it is acted on.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation choose the most probable action instead of a sample.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        recurrent: The model has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        obs_normalizer: Normaliser of features. It learns from the collected features after the advantages are computed
-            and before the gradient steps. None for no normalisation.
+        phi: Feature extractor applied once to each observation, when the agent selects the action.
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the most probable action in evaluation, False to sample.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        recurrent: True to train the model on sequences. The model must have the interface of `pfrl_like.nn.Recurrent`.
+        obs_normalizer: Normaliser of features. It is updated with the collected features after the advantages are
+            computed and before the gradient steps. None disables normalisation.
     """
 
     _chooses = PolicyChoice()
@@ -66,17 +68,18 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     _acting_argument = "model"
     value_type: type[Any] = tuple
 
-    #: Numeric attributes that are saved; NaN where there is no number yet.
+    #: Names of numeric attributes that are saved. The value NaN means that there is no number yet.
     _kept_numbers: tuple[str, ...] = ()
 
     model: Any
     obs_normalizer: Any
-    #: Attributes of agents with records of statistics.
+    #: Last values of entropy and state value, for agents that record these statistics.
     entropy_record: deque[float]
     value_record: deque[float]
 
-    #: Data of overridden methods of PFRL's agent while they run: a minibatch, or all collected episodes.
+    #: Minibatch that an overridden method of PFRL's agent is processing. None if no such method is running.
     _hooked_batch: Batch | None = None
+    #: Collected episodes that an overridden method of PFRL's agent is processing. None if no such method is running.
     _hooked_episodes: Episodes | None = None
 
     def __init__(
@@ -119,10 +122,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         self.guard = UpdateGuard(self.device)
         self._rollout_size = rollout_size
         self._rollout = Rollout() if rollout_size is None else Rollout(rollout_size)
-        self._features: Any = None  # of the observations that were acted on last
-        self._said: Any = None  # outputs of the model for these
+        self._features: Any = None  # features of the observations of the last `act`
+        self._last_outputs: Any = None  # outputs of the model for these features
         self._next_obs: list[Any] = []  # the last observation of each environment
-        self._last_of = self._bootstrap_from
+        self._bootstrap_inputs = self._bootstrap_from
         self.t = 0  # environment steps in training
         self.n_updates = 0
         self._cumulative_steps = 0
@@ -131,21 +134,21 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     # Hooks of an algorithm
 
     def is_due(self) -> bool:
-        """Return True if enough steps are collected to learn from."""
+        """Return True if enough steps are collected for an update."""
         return self._rollout_size is not None and len(self._rollout) >= self._rollout_size
 
     def learn(self, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn from episodes of features; returns the TD errors or advantages of the steps, [N], and statistics."""
+        """Learn from episodes with features; returns the TD errors or advantages of the steps, [N], and statistics."""
         raise NotImplementedError
 
     # Acting
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Select actions for a batch of features; in training the features are kept for the update."""
+        """Select actions for a batch of features; in training, the features are stored for the update."""
         actions = super().select_actions(obs, action_mask, active)
         if self.training:
             self._features = obs
-            distribution, value = self._said
+            distribution, value = self._last_outputs
             acting = slice(None) if active is None else torch.from_numpy(np.flatnonzero(active)).to(self.device)
             self._record_acting(allowed(distribution, action_mask), value, acting)
         return actions
@@ -155,10 +158,10 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         output = super()._value(self._normalized(obs), active)
         if self.value_type is tuple:
             check_outputs(output, first_leaf(obs).shape[0], self._acting_argument)
-        said = output if self.value_type is tuple else (output, None)
-        if self.training:  # nothing is kept in evaluation, which may run in other threads
-            self._said = said
-        return said[0]
+        outputs = output if self.value_type is tuple else (output, None)
+        if self.training:  # not stored in evaluation, which may run in other threads
+            self._last_outputs = outputs
+        return outputs[0]
 
     def _record_acting(self, distribution: Any, value: Any, acting: Any) -> None:
         """Record statistics of the model's outputs for the observations, in the rows that `acting` selects."""
@@ -168,11 +171,11 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             )
 
     def _normalized(self, obs: Any) -> Any:
-        """Return the features as the model takes them: normalised, if there is a normaliser."""
+        """Return the input of the model: the features, normalised if there is a normaliser."""
         return obs if self.obs_normalizer is None else self.obs_normalizer(obs, update=False)
 
     def _check_output(self, output: Any, obs: Any, action_space: Any) -> None:
-        """Check the types of the model's outputs, that the policy has densities, and that it fits the environment."""
+        """Check the types of the model's outputs and that the policy has densities and fits the action space."""
         super()._check_output(output, obs, action_space)
         if self.value_type is tuple:
             check_outputs(output, 1, self._acting_argument)
@@ -197,21 +200,23 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Process the results of the last actions; in training, store them, and learn when enough are collected.
+        """Process the results of the last actions. In training, store them, and learn when enough steps are collected.
 
-        Rewards are checked here. Observations are not, because runners check them; the model or the update rejects NaN.
+        This method checks the rewards. It does not check the observations: runners check them, and the model or the
+        update rejects NaN.
 
         Args:
-            batch_obs: The k observations after the actions; at an episode's end its true last one.
+            batch_obs: The k observations after the actions. At the end of an episode, the final observation, not the
+                first observation of the next episode.
             batch_reward: k rewards.
-            batch_done: True for terminal observations, [k]; nothing is bootstrapped from them.
-            batch_reset: True where the episode is cut off for another reason, [k].
-            action_mask: True where an action is allowed in the new observations, [k, n_actions]; not used, because
-                `batch_act` gets it again.
+            batch_done: True for terminal observations, [k]. The update does not bootstrap from them.
+            batch_reset: True where the episode is truncated, [k].
+            action_mask: True where an action is allowed in the new observations, [k, n_actions]. Not used; pass the
+                mask to the next `batch_act`.
             active: False for environments that took no step, [k].
 
         Raises:
-            RuntimeError: In training, if no action was requested before.
+            RuntimeError: In training, if `act` was not called before.
             ValueError: If the arguments have different lengths.
             NonFiniteError: In training, if a reward is NaN, infinite or too large for float32; nothing is stored.
             TypeError: In training, if a reward is not a number; nothing is stored.
@@ -236,9 +241,9 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.update_from_rollout()
 
     def stop_episode(self) -> None:
-        """Abandon the running episodes: the next observations start new ones. Runners call this first.
+        """Discard the running episodes; the next observations start new episodes. Runners call this method first.
 
-        The last run may have stopped in mid-episode, which the agent cannot notice.
+        The last run may have stopped in the middle of an episode, which the agent cannot detect.
         """
         if self.training and len(self._rollout):
             env_ids, rows = self._rollout.running()
@@ -248,7 +253,7 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self.memory.forget(self.training)
 
     def _store(self, next_obs: Any, reward: Any, terminated: Any, ended: Any, active: Any) -> None:
-        """Store the step of each active environment, and the true last observations of episodes that are cut off."""
+        """Store the step of each active environment, and the final observations of truncated episodes."""
         k = len(reward)
         columns = {
             "obs": self._features,
@@ -274,19 +279,19 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
             self._next_obs = next_obs
         added = self._rollout.append(env_ids, ended, **columns)
         cut_off = ended & ~terminated
-        self._last_of = self._bootstrap_from
+        self._bootstrap_inputs = self._bootstrap_from
         if cut_off.any():
             self._cut_off(env_ids[cut_off], added[cut_off])
         self.t += len(env_ids)
         self._cumulative_steps += len(env_ids)
 
     def _cut_off(self, env_ids: Rows, rows: Rows) -> None:
-        """Register that episodes were cut off after these rows, with the observations to bootstrap from."""
+        """Mark episodes as truncated after these rows, and store the observations to bootstrap from."""
         if len(rows):
-            self._rollout.follow(rows, *self._last_of(env_ids))
+            self._rollout.follow(rows, *self._bootstrap_inputs(env_ids))
 
     def _bootstrap_from(self, env_ids: Rows) -> tuple[Any, Any]:
-        """Return features of some environments' last observations, and the recurrent states to evaluate them with."""
+        """Return the features of environments' last observations, and the recurrent states for their values."""
         obs = self.features([self._next_obs[i] for i in env_ids], self.device)
         if self.memory is None:
             return obs, None
@@ -297,26 +302,28 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
 
     def update_from_rollout(self) -> None:
         """Learn from all collected steps, and discard them."""
-        self._learn_once(self._rollout.take(self.gamma, self.device, self._last_of))
+        self._learn_once(self._rollout.take(self.gamma, self.device, self._bootstrap_inputs))
 
     def update(
         self, batch: Batch | None = None, errors_out: list[float] | None = None
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Learn once, from steps collected elsewhere, in the same way as from those collected here.
+        """Learn once from a batch of steps, in the same way as from collected steps.
 
         Args:
             batch: Transitions or sequences with raw observations. Missing columns among `log_prob`, `value`,
-                `advantage` and `returns` are computed: for sequences from all steps of each, otherwise from each
-                transition separately. None, within an overridden `update()` of `A2C`: the collected steps.
-            errors_out: Cleared and filled with the absolute advantages, if given.
+                `advantage` and `returns` are computed: for sequences from all steps of a sequence, for transitions from
+                each transition separately. None uses the collected steps; it is allowed only within an overridden
+                `update()` of `A2C`.
+            errors_out: List that is cleared and filled with the absolute advantages. None stores no advantages.
 
         Returns:
             Advantages of the rows, [N], and the statistics of the losses.
 
         Raises:
-            ValueError: If an action is none of the model's; the error names the row.
-            NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite; `batch` of the error is the
-                batch, but not on a GPU, which reports it later. Values are checked before anything is changed.
+            ValueError: If the model does not have an action of the batch; the message contains the row.
+            NonFiniteError: If a reward, a value, a loss or a gradient is NaN or infinite. The attribute `batch` of the
+                error is the batch; on a GPU, the error is raised later and has no batch. Values are checked before
+                anything is changed.
         """
         if batch is None:
             return self.learn(episodes_of_rollout(self))
@@ -364,47 +371,50 @@ class OnPolicyAgent(Acting, AttributeSavingMixin, BatchAgent, metaclass=HookType
     diagnose = diagnose
 
     def rollback(self, updates: int) -> None:
-        """Subtract from the counter the last updates that a GPU has skipped."""
+        """Decrease `n_updates` by the number of updates that a GPU skipped."""
         self.n_updates -= updates
 
     def _evaluated(self, episodes: Episodes, gae_lambda: float) -> Batch:
-        """Return the steps with log-probability, value, advantage and return of each under the current model.
+        """Return the steps with their log-probabilities, values, advantages and returns under the current model.
 
         Columns that the steps already have are not changed.
 
         Args:
-            episodes: Episodes of features.
+            episodes: Episodes with features.
             gae_lambda: Lambda of the generalised advantage estimate.
 
         Raises:
-            NonFiniteError: If one of these numbers is NaN or infinite.
+            NonFiniteError: If one of these columns contains NaN or infinity.
         """
         steps = episodes.steps
         with torch.no_grad(), evaluating_readers(self.model):
-            distribution, value = self._look(steps.obs, steps.action_mask, episodes.states)
+            distribution, value = self._evaluate(steps.obs, steps.action_mask, episodes.states)
             last_value = value[:0]
             if len(episodes.last_rows):
-                last_value = self._look(episodes.last_obs, None, episodes.last_state)[1]
+                last_value = self._evaluate(episodes.last_obs, None, episodes.last_state)[1]
             value = value if steps.value is None else steps.value
             log_prob = distribution.log_prob(steps.action) if steps.log_prob is None else steps.log_prob
             advantage = steps.advantage
             if advantage is None:
-                following = episodes.next_values(value, last_value)
-                columns = steps.reward, steps.discount, value, following, episodes.continues
-                reward, discount, now, following, continues = (column.unsqueeze(1) for column in columns)
-                advantage = gae(reward, discount, now, following, continues, gae_lambda).squeeze(1)
+                next_value = episodes.next_values(value, last_value)
+                columns = steps.reward, steps.discount, value, next_value, episodes.continues
+                reward, discount, now, next_value, continues = (column.unsqueeze(1) for column in columns)
+                advantage = gae(reward, discount, now, next_value, continues, gae_lambda).squeeze(1)
             returns = advantage + value if steps.returns is None else steps.returns
             check_numbers(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
         return steps.replace(log_prob=log_prob, value=value, advantage=advantage, returns=returns)
 
     def normalized_anew(self, episodes: Episodes, steps: Batch) -> Episodes:
-        """Return the episodes with `steps`, whose features are normalised after the normaliser has learnt from them."""
+        """Update the normaliser with `steps.obs`.
+
+        Return the episodes with `steps`, normalised by the new statistics.
+        """
         if self.obs_normalizer is not None:
             self.obs_normalizer.experience(steps.obs)
         return dataclasses.replace(episodes, steps=steps.replace(obs=self._normalized(steps.obs)))
 
-    def _look(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
-        """Return distributions and values, [N], of observations, each with a recurrent state of its own."""
+    def _evaluate(self, obs: Any, action_mask: Tensor | None, states: Any) -> tuple[Any, Tensor]:
+        """Return distributions and values, [N], of observations. Each observation has its own recurrent state."""
         obs = self._normalized(obs)
         if self.memory is None:
             output = fast_forward(self.model, obs)
@@ -419,7 +429,7 @@ def check_numbers(**columns: Tensor) -> None:
     """Check that all numbers to learn from are finite.
 
     Raises:
-        NonFiniteError: If one is NaN or infinite; the error names the column.
+        NonFiniteError: If a number is NaN or infinite; the message names the column.
     """
     for name, column in columns.items():
         if not bool(torch.isfinite(column).all()):

@@ -1,6 +1,6 @@
-"""States of recurrent networks: carried from step to step, stored with the steps, and recomputed by burn-in.
+"""Recurrent states: carried from step to step, stored with the steps, and recomputed by burn-in.
 
-The burn-in is that of Kapturowski et al. 2019, section 3.
+Burn-in as in Kapturowski et al. 2019, section 3.
 """
 
 import dataclasses
@@ -17,7 +17,7 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 from pfrl_like.utils import recurrent
 from pfrl_like.utils.env_values import mask_columns
 
-#: Fields of a batch that belong to whole sequences, or describe the arrangement of the rows.
+#: Fields of a batch with one value per sequence, and fields that describe the arrangement of the rows.
 _NOT_BY_ROW = ("index", "lengths", "recurrent_state", "next_recurrent_state")
 
 
@@ -25,7 +25,8 @@ class RecurrentMemory:
     """Recurrent states of the environments that an agent acts in, separately for training and evaluation.
 
     Args:
-        interval: Steps of an episode between states that are stored in the replay buffer; None for only the first.
+        interval: Number of steps between recurrent states that are stored in the replay buffer. None stores only the
+            first state of each episode.
         device: Device of the states.
     """
 
@@ -35,13 +36,13 @@ class RecurrentMemory:
         self.train_state: Any = None
         self.train_previous_state: Any = None
         self.test_state: Any = None
-        self._steps = np.zeros(0, dtype=np.int64)  # of each environment's training episode
+        self._steps = np.zeros(0, dtype=np.int64)  # steps of each environment's training episode
 
     def forward(self, module: Callable[..., Any], obs: Any, training: bool, active: Any = None) -> Any:
         """Return the module's output after one step; inactive environments keep their state."""
         before = self.train_state if training else self.test_state
         if before is not None and _batch_size(before) != _batch_size((obs,), axis=0):
-            before = None  # another number of environments, hence other episodes
+            before = None  # a different number of environments means new episodes
         output, after = recurrent.one_step_forward(module, obs, before)
         if active is not None and not np.all(active):
             after = _paired(partial(_select, torch.as_tensor(np.asarray(active))), after, before)
@@ -52,7 +53,7 @@ class RecurrentMemory:
         return output
 
     def columns(self, ended: Any, active: Any = None) -> dict[str, Any]:
-        """Return each environment's `recurrent_state` and `next_recurrent_state`, None in steps that store no state."""
+        """Return `recurrent_state` and `next_recurrent_state` of each environment; None if the step stores no state."""
         k = len(ended)
         if len(self._steps) != k:
             self._steps = np.zeros(k, dtype=np.int64)
@@ -69,7 +70,7 @@ class RecurrentMemory:
         return columns
 
     def forget(self, training: bool) -> None:
-        """Reset all states to the initial one."""
+        """Reset all recurrent states to the initial state."""
         if training:
             self.train_state = self.train_previous_state = None
             self._steps = np.zeros(0, dtype=np.int64)
@@ -77,7 +78,7 @@ class RecurrentMemory:
             self.test_state = None
 
     def episodes_ended(self, training: bool, ended: Any) -> None:
-        """Reset the states of ended episodes to the initial one."""
+        """Reset the recurrent states of ended episodes to the initial state."""
         indices = np.flatnonzero(ended)
         if len(indices) == 0:
             return
@@ -87,20 +88,20 @@ class RecurrentMemory:
             self.test_state = recurrent.mask_recurrent_state_at(self.test_state, indices)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state that training needs to resume between two steps, as values for JSON and tensors."""
+        """Return the training state as JSON values and tensors. Training can resume from it between two steps."""
         return {"train_state": to_plain(self.train_state), "steps": self._steps.tolist()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state_dict`; episodes of evaluation start anew.
+        """Restore the result of `state_dict`; the recurrent states of evaluation are reset.
 
         Raises:
-            ValueError: If `state` has another form; nothing was changed.
+            ValueError: If `state` has the wrong form; the memory is not changed.
         """
         try:
             train_state = from_plain(state["train_state"], self.device)
             steps = np.array(state["steps"], dtype=np.int64).reshape(-1)
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise ValueError(f"the recurrent memory is {state!r:.100}, which does not fit: {error}") from error
+            raise ValueError(f"the recurrent memory is {state!r:.100}, which is invalid: {error}") from error
         self.train_state, self.train_previous_state, self.test_state = train_state, None, None
         self._steps = steps
 
@@ -110,7 +111,7 @@ class RecurrentMemory:
 
 
 def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
-    """Apply a function to the parts of a state and those of another, which may be None."""
+    """Apply a function to each pair of parts of two states, called as (part, other part). `other` may be None."""
     if isinstance(state, tuple):
         parts = (None,) * len(state) if other is None else other
         return tuple(_paired(function, part, its) for part, its in zip(state, parts, strict=True))
@@ -118,13 +119,16 @@ def _paired(function: Callable[[Any, Any], Any], state: Any, other: Any) -> Any:
 
 
 def _select(active: torch.Tensor, after: Any, before: Any) -> Any:
-    """Return `after` where active, `before` (None: zeros) elsewhere; the batch is the second axis."""
+    """Return `after` for active environments, `before` for the others (None means zeros).
+
+    The batch is the second axis.
+    """
     where = active.to(after.device).reshape(1, -1, *[1] * (after.ndim - 2))
     return torch.where(where, after, torch.zeros_like(after) if before is None else before)
 
 
 def _batch_size(nested: Any, axis: int = 1) -> int:
-    """Return the length of the batch axis of the first tensor; -1 if there is none."""
+    """Return the length of the batch axis of the first tensor; -1 if there is no tensor."""
     sizes: list[int] = []
     map_nested(lambda leaf: sizes.append(leaf.shape[axis]), nested)
     return sizes[0] if sizes else -1
@@ -139,13 +143,15 @@ def burn_in(module: Callable[..., Any], batch: Batch, n_steps: int) -> Batch:
     """Recompute the recurrent state of each sequence with its first steps, and remove these steps.
 
     Args:
-        module: The network whose state is recomputed; if it is not recurrent, the state stays unchanged.
-        batch: Sequences, with features as `obs`.
-        n_steps: Steps to remove from each sequence; a sequence that is not longer keeps its last step.
+        module: Network whose recurrent state is recomputed. If it is not recurrent, the state is not changed.
+        batch: Sequences whose `obs` are features.
+        n_steps: Number of steps to remove from each sequence. A sequence of `n_steps` or fewer steps keeps its last
+            step.
 
     Returns:
-        The remaining steps, of as many sequences in the same order, with the states before and after their first
-        step as the module computes them now (the stored states belong to the parameters at the time of acting).
+        The remaining steps. The number and the order of the sequences do not change. The recurrent states before and
+        after the first remaining steps are recomputed with the current parameters; the stored states were computed with
+        older parameters.
     """
     lengths = batch.lengths
     if lengths is None or n_steps == 0:
@@ -168,8 +174,8 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 
     Args:
         lengths: Lengths of the sequences, [B], in descending order.
-        start: First step of each, [B].
-        stop: Step after the last one of each, [B]; `stop - start` must be in descending order.
+        start: First step of each sequence, [B].
+        stop: Step after the last step of each sequence, [B]; `stop - start` must be in descending order.
     """
     first_row = torch.cat([torch.zeros(1, dtype=torch.int64), recurrent.batch_sizes_of(lengths).cumsum(0)])
     step = torch.arange(int((stop - start).max())).unsqueeze(1) + start
@@ -178,7 +184,10 @@ def packed_rows(lengths: Tensor, start: Tensor, stop: Tensor) -> Tensor:
 
 
 def _advance(module: Callable[..., Any], inputs: Any, rows: Tensor, state: Any, n_steps: Tensor) -> Any:
-    """Return the state of all sequences after `n_steps` [B] of them; those without steps come last and keep theirs."""
+    """Return the recurrent state of each sequence after `n_steps` [B] steps.
+
+    Sequences with 0 steps come last; their state does not change.
+    """
     running = int((n_steps > 0).sum())
     if running == 0:
         return state
@@ -201,13 +210,12 @@ def store_step(
     """Append a step of k environments, with its recurrent states and action masks, to the replay buffer.
 
     Args:
-        agent: The agent, with a replay buffer, the memory of a recurrent network, and the mask of the last actions.
-        step: Observations, actions, rewards, next observations, True for terminal ones, True where episodes are cut
-            off; each of length k.
-        ended: True where the episode has ended, [k]; needed only if there is a memory.
+        agent: Agent with a replay buffer, the memory of a recurrent network, and the mask of the last actions.
+        step: Observations, actions, rewards, next observations, terminal flags and truncation flags; each has length k.
+        ended: True where the episode has ended, [k]; needed only if the agent has a memory.
         next_mask: True where an action is allowed in the next observations, [k, n_actions]; None for no mask.
-        active: False for environments that took no step, [k]; None if all took one.
-        **columns: Further columns, a value for each environment.
+        active: False for environments that took no step, [k]; None if all environments took a step.
+        **columns: Additional columns with one value per environment.
     """
     if agent.memory is not None:
         columns |= agent.memory.columns(ended, active)

@@ -15,21 +15,21 @@ from pfrl_like.storage.plain_tensors import from_saved, to_saved
 Rows = NDArray[np.int64]
 LastOf = Callable[[Rows], tuple[Any, Any]]
 
-#: Number of rows allocated at first if the number of steps is not known.
+#: Number of rows that are allocated first if the number of steps is unknown.
 _ROOM = 256
 
 
 @dataclasses.dataclass(frozen=True)
 class Episodes:
-    """Steps of episodes, or of parts of them, one episode after the other.
+    """Steps of episodes, or of parts of episodes, one episode after the other.
 
     Attributes:
-        steps: The steps as rows, with features as `obs`; `next_obs` is None, since it is the `obs` of the next row.
-        lengths: Steps of each episode, in the order of the rows, [S].
-        last_rows: Last rows of the episodes that may be bootstrapped after their end, [M], int64.
-        last_obs: Features of the true observations after these steps, tensors [M, ...].
-        last_state: Recurrent states to evaluate them with, tensors [M, layers, ...]; None for other models.
-        states: Recurrent states before each step, tensors [N, layers, ...]; None for other models.
+        steps: The steps as rows, with features as `obs`. `next_obs` is None, because it is the `obs` of the next row.
+        lengths: Number of steps of each episode, in the order of the rows, [S].
+        last_rows: Last rows of the episodes whose last step bootstraps, [M], int64.
+        last_obs: Features of the observations after these rows, tensors [M, ...].
+        last_state: Recurrent states for the values of `last_obs`, tensors [M, layers, ...]; None without recurrence.
+        states: Recurrent states before each step, tensors [N, layers, ...]; None without recurrence.
     """
 
     steps: Batch
@@ -43,16 +43,16 @@ class Episodes:
         return len(self.steps)
 
     def next_values(self, value: Tensor, last_value: Tensor) -> Tensor:
-        """Return the value after each step, [N]: that of the next row, or at the end of an episode `last_value`.
+        """Return the value after each step, [N]: the value of the next row, or `last_value` at the end of an episode.
 
         Args:
             value: Values of the rows' observations, [N].
             last_value: Values of `last_obs`, [M].
         """
-        following = torch.roll(value, -1)
-        following[torch.from_numpy(np.cumsum(self.lengths) - 1).to(value.device)] = 0.0
-        following[self.last_rows] = last_value
-        return following
+        next_value = torch.roll(value, -1)
+        next_value[torch.from_numpy(np.cumsum(self.lengths) - 1).to(value.device)] = 0.0
+        next_value[self.last_rows] = last_value
+        return next_value
 
     @property
     def continues(self) -> Tensor:
@@ -66,14 +66,14 @@ class Episodes:
 class Rollout:
     """Steps of several environments, in the order in which they were made.
 
-    An environment that takes no step adds no row. The steps of an episode are found by the environment's index.
+    An environment that takes no step adds no row. The environment's index identifies the steps of an episode.
 
     Args:
         room: Number of rows to allocate at first.
 
     Attributes:
         room: Number of rows to allocate at first.
-        n_ended: Number of episodes among the steps that have ended.
+        n_ended: Number of ended episodes among the steps.
     """
 
     def __init__(self, room: int = _ROOM) -> None:
@@ -93,15 +93,15 @@ class Rollout:
 
         Args:
             env_ids: Indices of the environments, all different, [m].
-            ended: True where the step is the last one of its episode, [m].
+            ended: True where the step is the last step of its episode, [m].
             **columns: Tensors [m, ...] or nested dicts and tuples of tensors, with the same names in every call. Only
-                "action_mask" may be left out, which allows all actions.
+                "action_mask" may be missing; all actions are then allowed.
 
         Returns:
-            The rows, [m].
+            Row numbers of the steps, [m].
 
         Raises:
-            ValueError: If a value has another shape than before; nothing is stored.
+            ValueError: If a value has a different shape than in earlier calls; nothing is stored.
         """
         start, stop = self._n, self._n + len(env_ids)
         if stop > len(self._env):
@@ -126,12 +126,12 @@ class Rollout:
         return np.arange(start, stop)
 
     def follow(self, rows: Rows, last_obs: Any, last_state: Any = None) -> None:
-        """Set the observations to bootstrap from after some steps, which are the last ones of their episodes.
+        """Set the observations to bootstrap from after the last steps of some episodes.
 
         Args:
-            rows: The steps, [m].
-            last_obs: Features of the true observations after them, tensors [m, ...].
-            last_state: Recurrent states to evaluate them with, tensors [m, layers, ...].
+            rows: Rows of these last steps, [m].
+            last_obs: Features of the observations after these rows, tensors [m, ...].
+            last_state: Recurrent states for the values of `last_obs`, tensors [m, layers, ...].
         """
         self._tails.append((rows, last_obs, last_state))
 
@@ -143,7 +143,7 @@ class Rollout:
         return self._env[last], last
 
     def end(self, rows: Rows) -> None:
-        """Mark these steps, of running episodes, as the last ones of their episodes."""
+        """Mark these steps of running episodes as the last steps of their episodes."""
         self._ended[rows] = True
         self.n_ended += len(rows)
 
@@ -159,8 +159,8 @@ class Rollout:
         Args:
             gamma: Discount factor per step.
             device: Device of the returned tensors.
-            last_of: Returns, for indices of environments, the `last_obs` and `last_state` of `follow`. The steps so far
-                of running episodes are then returned as well. None keeps the running episodes.
+            last_of: Function that returns `last_obs` and `last_state` (see `follow`) for indices of environments. If
+                given, the collected steps of running episodes are returned as well. None keeps the running episodes.
 
         Raises:
             ValueError: If there is no step to return.
@@ -175,7 +175,7 @@ class Rollout:
             last = order[ends[runs]]
             self.follow(last, *last_of(self._env[last]))
         if not len(order):
-            raise ValueError("no episode has come to its end, so that there is nothing to learn from")
+            raise ValueError("no episode has ended, expected at least one ended episode to learn from")
         episodes = self._episodes(order, lengths, gamma, device)
         if len(kept):
             self._keep(kept)
@@ -184,7 +184,7 @@ class Rollout:
         return episodes
 
     def _by_episode(self) -> tuple[Rows, Rows, Rows]:
-        """Return the rows by environment and time, and in that order the lengths and last indices of the episodes."""
+        """Return the rows, sorted by environment and time, and the episodes' lengths and last indices in this order."""
         env = self._env[: self._n]
         order = np.argsort(env, kind="stable")
         at_end = self._ended[order]
@@ -215,7 +215,10 @@ class Rollout:
         )
 
     def _joined_tails(self) -> tuple[Rows, Any, Any]:
-        """Return the rows to bootstrap after, and the observations and states to bootstrap from; all may be empty."""
+        """Return the rows after which to bootstrap, and the observations and states to bootstrap from.
+
+        All may be empty.
+        """
         if not self._tails:
             return np.zeros(0, np.int64), self._none_of("obs"), self._none_of("state")
         rows, obs, states = zip(*self._tails, strict=True)
@@ -255,7 +258,7 @@ class Rollout:
         return torch.empty(len(self._env), *leaf.shape[1:], dtype=leaf.dtype, device=leaf.device)
 
     def _complete_masks(self, columns: dict[str, Any], m: int) -> None:
-        """Allow all actions in steps without a mask, where other steps have one."""
+        """Allow all actions in steps without a mask, if other steps have a mask."""
         if "action_mask" in columns:
             self._columns["action_mask"] = map_nested(self._new_column, columns["action_mask"]).fill_(True)
         else:
@@ -265,7 +268,7 @@ class Rollout:
     # Saving
 
     def state_dict(self, last_of: LastOf) -> dict[str, Any]:
-        """Return the steps, as tensors that share memory with the rollout, and the ends to bootstrap from."""
+        """Return the steps, as tensors that share memory with the rollout, and the observations to bootstrap from."""
         env_ids, rows = self.running()
         tails = [self._joined_tails()] if self._tails else []
         if len(rows):
@@ -287,7 +290,7 @@ class Rollout:
             A function that returns the `last_obs` and `last_state` of the running episodes.
 
         Raises:
-            ValueError: If `state` has another form; nothing was changed.
+            ValueError: If `state` has the wrong form; the rollout is not changed.
         """
         try:
             new = Rollout(self.room)
@@ -299,11 +302,11 @@ class Rollout:
             tails = [(rows.cpu().numpy(), obs, last_state) for rows, obs, last_state in tails]
             env_ids, running = new.running()
             if any(len(rows) == 0 or rows.min() < 0 or rows.max() >= len(env) for rows, _, _ in tails):
-                raise ValueError("a row is not there")
+                raise ValueError("a row is out of range")
             if len(running) and (not tails or tails[-1][0].tolist() != running.tolist()):
-                raise ValueError("the running episodes do not fit the steps")
+                raise ValueError("the running episodes do not match the steps")
         except (KeyError, TypeError, AttributeError, IndexError, RuntimeError, ValueError) as error:
-            raise ValueError(f"the rollout is {state!r:.100}, which does not fit: {error}") from error
+            raise ValueError(f"the rollout is {state!r:.100}, which is invalid: {error}") from error
         last = tails.pop() if len(running) else None
         new._tails = tails
         vars(self).update(vars(new))
@@ -328,25 +331,25 @@ def _put(column: Any, start: int, stop: int, values: Any) -> None:
 
 
 def _check(name: str, column: Any, values: Any) -> None:
-    """Check that values have the column's form and shape."""
+    """Check that values have the form and the shapes of the column."""
     forms: list[list[tuple[int, ...]]] = [[], []]
     for nested, form in ((column, forms[0]), (values, forms[1])):
         map_nested(lambda leaf: form.append(tuple(leaf.shape[1:])), nested)  # noqa: B023 - called at once
     if forms[0] != forms[1]:
-        raise ValueError(f"{name} came in the shapes {forms[1]}, expected {forms[0]} as in the first step")
+        raise ValueError(f"{name} has the shapes {forms[1]}, expected {forms[0]} as in the first step")
 
 
 @dataclasses.dataclass
 class Steps:
-    """Steps of one episode that have not been learnt from yet.
+    """Steps of one episode that the agent has not learnt from yet.
 
     Attributes:
-        recurrent_state: State of the model before the first step; None for other models.
+        recurrent_state: Recurrent state before the first step; None if the model is not recurrent.
         obs: Features of each observation, tensors [1, ...] or nested dicts and tuples of tensors.
         raw_obs: The raw observations, for overridden methods of PFRL's agent.
-        action: An action for each step.
-        reward: A reward for each step.
-        action_mask: True where an action was allowed, [n_actions] for each step; None for all.
+        action: One action per step.
+        reward: One reward per step.
+        action_mask: True where an action was allowed, [n_actions] for each step; None allows all actions.
     """
 
     recurrent_state: Any
@@ -372,9 +375,9 @@ class Steps:
 
         Args:
             last_obs: Features of the observation after the last step, tensors [1, ...].
-            last_mask: True where an action is allowed there, [n_actions]; None for all.
+            last_mask: True where an action is allowed in this observation, [n_actions]; None allows all actions.
             gamma: Discount factor per step.
-            done: True if that observation is terminal.
+            done: True if `last_obs` is terminal.
         """
         features = concatenate_nested([*self.obs, last_obs])
         masks = _stacked([*self.action_mask, last_mask])
@@ -394,7 +397,7 @@ class Steps:
         )
 
     def state_dict(self, with_raw_obs: bool = False) -> Any:
-        """Return the steps as tensors; without the raw observations, these are restored as the features."""
+        """Return the steps as tensors. Without raw observations, the features are restored as raw observations."""
         action, reward = torch.from_numpy(np.array(self.action)), torch.tensor(self.reward, dtype=torch.float64)
         features = concatenate_nested(self.obs)
         parts = [self.recurrent_state, features, action, reward, _stacked(self.action_mask)]
@@ -407,7 +410,7 @@ class Steps:
         """Restore the steps from a result of `state_dict`.
 
         Raises:
-            ValueError: If `state` has another form.
+            ValueError: If `state` has the wrong form.
         """
         try:
             recurrent_state, obs, action, reward, masks, *raw_obs = from_saved(state, "cpu")
@@ -423,11 +426,11 @@ class Steps:
                 [None] * len(rows) if masks is None else list(masks.numpy()),
             )
         except (TypeError, AttributeError, IndexError, ValueError) as error:
-            raise ValueError(f"the steps are {state!r:.100}, which does not fit: {error}") from error
+            raise ValueError(f"the steps are {state!r:.100}, which is invalid: {error}") from error
 
 
 def _stacked(masks: list[Any]) -> Tensor | None:
-    """Stack masks, with all actions allowed where one is None; None if all are None."""
+    """Stack masks; a mask of None allows all actions. Returns None if all masks are None."""
     example = next((mask for mask in masks if mask is not None), None)
     if example is None:
         return None

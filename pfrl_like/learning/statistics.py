@@ -1,4 +1,4 @@
-"""Progress of an agent besides the networks: counters and statistics, and the functions that save them."""
+"""Counters and statistics of an agent, and the functions that save them."""
 
 import collections
 import copy
@@ -20,27 +20,27 @@ from pfrl_like.storage.plain_tensors import from_plain, to_plain
 
 
 class Record(collections.deque[float]):
-    """A `collections.deque` of floats that also takes tensors, whose numbers it reads only when they are needed.
+    """A `collections.deque` of floats that also accepts tensors. Tensors are read only when numbers are needed.
 
-    Pending tensors are read all at once, in one copy from their device. Tensors older than the window are dropped
-    unread. `len`, `maxlen` and `clear` read nothing.
+    Pending tensors are read together, in one copy from their device. Tensors older than the window are dropped without
+    being read. `len`, `maxlen` and `clear` do not read tensors.
 
     Args:
-        values: First values, as in `extend`.
-        maxlen: Number of values to keep; None for all.
+        values: Initial values, as in `extend`.
+        maxlen: Number of values to keep; None keeps all values.
     """
 
-    is_elsewhere = True  # it holds no random generators, see `random_streams.reachable`
+    is_elsewhere = True  # contains no random generators, see `random_streams.reachable`
 
     def __init__(self, values: Any = (), maxlen: int | None = None) -> None:
         super().__init__((), maxlen)
         self._room = sys.maxsize if maxlen is None else max(maxlen, 1)
         self._waiting: collections.deque[Tensor] = collections.deque()
-        self._n_waiting = 0  # number of values in them
+        self._n_waiting = 0  # number of values in the pending tensors
         self.extend(values)
 
     def append(self, value: Any, /) -> None:
-        """Add a number, or all numbers of a tensor or array of any shape; a tensor must not be changed afterwards."""
+        """Add a number, or all numbers of a tensor or array of any shape. A tensor must not be changed afterwards."""
         if not isinstance(value, Tensor):
             self._read()
             super().extend([float(number) for number in np.ravel(value)])
@@ -53,7 +53,7 @@ class Record(collections.deque[float]):
                 self._n_waiting -= waiting.popleft().numel()
 
     def extend(self, values: Any, /) -> None:
-        """Add the numbers of a tensor, or of an iterable of arguments of `append`."""
+        """Add the numbers of a tensor, or the elements of an iterable; `append` describes the elements."""
         for value in (values,) if isinstance(values, (Tensor, np.ndarray)) else tuple(values):
             self.append(value)
 
@@ -74,7 +74,7 @@ class Record(collections.deque[float]):
         return type(self), ([*self], self.maxlen)
 
     def _read(self) -> None:
-        """Turn the pending tensors into floats."""
+        """Convert the pending tensors to floats."""
         if self._waiting:
             waiting, self._waiting, self._n_waiting = self._waiting, collections.deque(), 0
             for _, tensors in groupby(waiting, attrgetter("device")):
@@ -83,7 +83,7 @@ class Record(collections.deque[float]):
 
 
 def _after_reading(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a method of a deque, so that the tensors of records are read first."""
+    """Wrap a method of a deque so that it first reads the pending tensors of records."""
 
     @functools.wraps(method)
     def read_first(*args: Any) -> Any:
@@ -100,18 +100,18 @@ for _name, _method in vars(collections.deque).items():
         setattr(Record, _name, _after_reading(_method))
 
 
-# The records of an agent, each the attribute `name_record`
+# The records of an agent; each record is the attribute `<name>_record`
 
 
 def make_records(agent: Any, sizes: Mapping[str, int]) -> dict[str, str]:
-    """Give an agent an empty record for each name, of the given sizes; returns their attributes by name."""
+    """Set an empty record of the given size for each name. Returns the attribute names, keyed by statistic."""
     for name, size in sizes.items():
         setattr(agent, f"{name}_record", Record(maxlen=int(size)))
     return {name: f"{name}_record" for name in sizes}
 
 
 def add_values(agent: Any, attributes: Mapping[str, str], stats: Mapping[str, Any]) -> None:
-    """Add statistics to their records; a deque or list that replaces a record gets floats at once."""
+    """Add statistics to their records. A deque or list that replaces a record gets floats immediately."""
     for name, attribute in attributes.items():
         if name in stats:
             record = getattr(agent, attribute)
@@ -134,10 +134,10 @@ def plain_record(record: Iterable[float]) -> Any:
 
 
 def values_of(state: Any) -> list[float]:
-    """Return the values passed to `plain_record`, or those of any list of tensors, as former versions saved.
+    """Return the values that were passed to `plain_record`, or the values of a list of tensors (an older format).
 
     Raises:
-        ValueError: If `state` has another form.
+        ValueError: If `state` has the wrong form.
     """
     parts = from_plain(state, "cpu")
     if not isinstance(parts, tuple) or not all(map(torch.is_tensor, parts)):
@@ -146,19 +146,19 @@ def values_of(state: Any) -> list[float]:
 
 
 def put_values(agent: Any, values: Mapping[str, list[float]]) -> None:
-    """Replace the values of records, given by attribute."""
+    """Replace the values of records; `values` is keyed by attribute name."""
     for attribute, numbers in values.items():
         record = getattr(agent, attribute)
         record.clear()
         record.extend(numbers)
 
 
-#: Numbers of values, of rows or of updates, in a mean.
+#: (Number of rows, number of updates) over which statistics are averaged.
 ROWS, UPDATES = 1000, 100
 
 
 def cumulative_steps(agent: Any) -> int:
-    """Environment steps in training, regardless of assignments to `t`."""
+    """Number of environment steps in training; assignments to `t` do not change it."""
     return agent._cumulative_steps  # type: ignore[no-any-return]
 
 
@@ -182,9 +182,9 @@ def clear_records(agent: Any) -> None:
 
 
 def waiting_for(agent: Any) -> str | None:
-    """Describe the lack of items in the buffer, or of whole episodes for sequences; None if there are enough.
+    """Describe which items or episodes the buffer lacks for the first update; None if it has enough.
 
-    As in PFRL, a recurrent agent makes no update until `minibatch_size` whole episodes are stored.
+    As in PFRL, a recurrent agent is not updated until `minibatch_size` whole episodes are stored.
     """
     if agent.learns_from_sequences and agent.replay_buffer.n_episodes < agent.minibatch_size:
         episodes = agent.replay_buffer.n_episodes
@@ -207,18 +207,19 @@ def saved_progress(agent: Any) -> dict[str, Any]:
 
 
 def restore_progress(agent: Any, state: dict[str, Any]) -> None:
-    """Restore the result of `saved_progress`; entries that `state` lacks stay unchanged.
+    """Restore the result of `saved_progress`; entries missing in `state` are not changed.
 
-    The state of an explorer of another class is left out, with a warning in the log; see `unsaved_explorer`.
+    If the saved explorer has a different class, its state is not restored and a warning is logged; see
+    `unsaved_explorer`.
 
     Raises:
-        ValueError: If `state` has an unknown entry or an invalid value; nothing was changed.
+        ValueError: If `state` has an unknown entry or an invalid value; the agent is not changed.
     """
     counters: Mapping[str, str] = agent._saved_counters
     known = {*counters, *agent._records.values(), "explorer"}
     unknown = state.keys() - known - ({"memory"} if agent.memory else set())
     if unknown:
-        raise ValueError(f"the state has {sorted(unknown)}, which this {type(agent).__name__} has not")
+        raise ValueError(f"unknown entries {sorted(unknown)} in the state of this {type(agent).__name__}")
     counts = {attribute: state[name] for name, attribute in counters.items() if name in state}
     for name in counters.keys() & state.keys():
         if type(state[name]) is not int or state[name] < 0:
@@ -235,15 +236,15 @@ def restore_progress(agent: Any, state: dict[str, Any]) -> None:
 
 
 def unsaved_explorer(agent: Any) -> Sequence[str]:
-    """Describe, for `Agent.unsaved`, explorer state that is not saved, or was left out when the agent was loaded."""
+    """Describe, for `Agent.unsaved`, explorer state that is not saved, or that was not restored by `load`."""
     if isinstance(agent.explorer, Explorer) or not hasattr(agent.explorer, "state_dict"):
-        return agent._not_taken_up  # type: ignore[no-any-return]
+        return agent._unrestored  # type: ignore[no-any-return]
     kind = type(agent.explorer).__name__
-    return [*agent._not_taken_up, f"explorer: {kind} is no pfrl_like Explorer, so that its state is not saved"]
+    return [*agent._unrestored, f"explorer: {kind} is not a pfrl_like Explorer; its state is not saved"]
 
 
 def _restore_explorer(agent: Any, saved: Any) -> None:
-    agent._not_taken_up = ()
+    agent._unrestored = ()
     if saved is None:
         return
     if not isinstance(saved, dict) or saved.keys() != {"class", "state"}:
@@ -252,8 +253,8 @@ def _restore_explorer(agent: Any, saved: Any) -> None:
     if saved["class"] == name:
         agent.explorer.load_state_dict(saved["state"])
     else:
-        left_out = f"the saved explorer is of class {saved['class']}, this one {name}: its state is left out"
-        agent._not_taken_up = (left_out,)
+        left_out = f"explorer: the saved class is {saved['class']}, but the agent has {name}: its state is not restored"
+        agent._unrestored = (left_out,)
         agent.logger.warning("%s", left_out)
 
 
@@ -261,7 +262,7 @@ def _restore_explorer(agent: Any, saved: Any) -> None:
 
 
 def move_average(agent: Any, name: str, value: Any) -> None:
-    """Move an exponential mean, the attribute `name`, towards a value; the attribute `name_decay` is the decay."""
+    """Update the exponential moving average in the attribute `name`; the attribute `<name>_decay` is its decay."""
     mean, decay = getattr(agent, name), getattr(agent, f"{name}_decay")
     setattr(agent, name, mean + (1 - decay) * (float(value) - mean))
 
@@ -278,7 +279,7 @@ def saved_rollout(agent: Any) -> dict[str, Any]:
     if agent.memory is not None:
         state["memory"] = agent.memory.state_dict()
     if len(agent._rollout):
-        state["rollout"] = agent._rollout.state_dict(agent._last_of)
+        state["rollout"] = agent._rollout.state_dict(agent._bootstrap_inputs)
     return state
 
 
@@ -286,14 +287,17 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     """Restore the result of `saved_rollout`.
 
     Raises:
-        ValueError: If `state` has another form; nothing was changed.
+        ValueError: If `state` has the wrong form; the agent is not changed.
     """
     if not state:
         return
     known = {"t", "n_updates", "cumulative_steps", "numbers", "windows", "memory", "rollout"}
     counts = [state.get(name) for name in ("t", "n_updates", "cumulative_steps")]
     if state.keys() - known or not all(type(count) is int and count >= 0 for count in counts):
-        raise ValueError(f"the state has {sorted(state)} with the counters {counts}, which do not fit")
+        raise ValueError(
+            f"the state has the entries {sorted(state)} and the counters {counts}, expected entries among "
+            f"{sorted(known)} and integers of at least 0"
+        )
     numbers, windows = state.get("numbers", ()), state.get("windows", {})
     if len(numbers) != len(agent._kept_numbers) or windows.keys() != agent._records.keys():
         raise ValueError(
@@ -302,7 +306,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
         )
     numbers = [math.nan if number is None else float(number) for number in numbers]
     values = {agent._records[name]: values_of(saved) for name, saved in windows.items()}
-    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent._rollout.room), agent._last_of
+    memory, rollout, last_of = copy.copy(agent.memory), Rollout(agent._rollout.room), agent._bootstrap_inputs
     if memory is not None and "memory" in state:
         memory.load_state_dict(state["memory"])
     if "rollout" in state:
@@ -311,7 +315,7 @@ def restore_rollout(agent: Any, state: dict[str, Any]) -> None:
     for name, number in zip(agent._kept_numbers, numbers, strict=True):
         setattr(agent, name, number)
     put_values(agent, values)
-    agent.memory, agent._rollout, agent._last_of = memory, rollout, last_of
+    agent.memory, agent._rollout, agent._bootstrap_inputs = memory, rollout, last_of
 
 
 def _finite(number: Any) -> float | None:

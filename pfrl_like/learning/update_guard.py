@@ -27,10 +27,10 @@ class Diagnosis(NamedTuple):
 
     Attributes:
         error: Error message of the repeated update; None if the update succeeded.
-        layer: The first layer whose output is not finite, with the ranges of its inputs and outputs; None if all
-            outputs are finite, so that the loss or its derivative is not.
+        layer: First layer whose output is not finite, with the ranges of its inputs and outputs. None if the outputs of
+            all layers are finite; the loss or its derivative is then not finite.
         parameters: Names of the parameters and buffers that are not finite.
-        gradients: Gradients of the rejected loss, and of losses before it, by parameter.
+        gradients: Gradients of the rejected loss and of earlier losses, keyed by parameter.
     """
 
     error: str | None
@@ -50,7 +50,10 @@ def _numbers(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 @contextlib.contextmanager
 def _as_it_was(agent: Any) -> Iterator[None]:
-    """Let the agent learn uncompiled within the context; afterwards undo all changes, even of an incomplete update."""
+    """Context in which the agent learns uncompiled.
+
+    Afterwards, all changes are undone, even of an incomplete update.
+    """
     parts = [part for part in vars(agent).values() if isinstance(part, nn.Module | Optimizer)]
     states, progress = copy.deepcopy(([part.state_dict() for part in parts], agent.saved_state()))
     compiled = vars(agent).get("_compiled")
@@ -68,7 +71,7 @@ def _as_it_was(agent: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _listening(layers: Mapping[int, str], found: list[dict[str, Any]]) -> Iterator[None]:
-    """Fill `found`, within the context, with the layers whose outputs are not finite, in their order."""
+    """Append to `found`, within the context, the layers whose outputs are not finite, in the order of evaluation."""
 
     def listen(module: nn.Module, inputs: Any, output: Any) -> None:
         outputs = list(tensors_in(output))
@@ -88,7 +91,7 @@ def _is_finite(value: Tensor) -> bool:
 
 
 def _range(value: Tensor) -> dict[str, Any]:
-    """Describe a tensor: its shape, the number of values that are not finite, and the range of the others."""
+    """Describe a tensor: its shape, the number of values that are not finite, and the range of the finite values."""
     value = value.detach()
     finite = value[torch.isfinite(value)].double()
     ends = [finite.min().item(), finite.max().item()] if len(finite) else None
@@ -96,7 +99,7 @@ def _range(value: Tensor) -> dict[str, Any]:
 
 
 class NormalizationSnapshot:
-    """Snapshot of the buffers of modules whose forward passes in training change them.
+    """Snapshot of module buffers that a forward pass in training changes.
 
     Args:
         modules: The modules.
@@ -108,7 +111,7 @@ class NormalizationSnapshot:
 
     @classmethod
     def of(cls, modules: Iterable[nn.Module]) -> Self | None:
-        """Return a snapshot of the modules that have such buffers; None if none has."""
+        """Return a snapshot of the modules that have such buffers; None if there is no such module."""
         found = [module for module in modules if _has_moments(module)]
         return cls(found) if found else None
 
@@ -122,7 +125,7 @@ class NormalizationSnapshot:
             buffer.copy_(moment)
 
     def restore_if(self, refused: Tensor) -> None:
-        """Restore the stored buffers if a scalar on their device is 1, not 0."""
+        """Restore the stored buffers if `refused`, a scalar tensor on their device, is 1. Do nothing if it is 0."""
         for buffer, moment in self._kept:
             buffer.copy_(torch.where(refused > 0, moment, buffer))
 
@@ -135,20 +138,21 @@ _STATE = torch.default_generator.get_state
 
 
 class UpdateGuard:
-    """Guards the updates of an agent: random stream and running moments before them, and rejected updates.
+    """Stores random stream and running moments before an update, and rolls back rejected updates.
 
-    It stores only data, no part that the agent may replace.
+    The guard stores only data. It stores no object that the agent may replace.
 
     Args:
         device: Device of the agent.
-        modules: Modules whose running moments a rejected update must leave unchanged.
+        modules: Modules whose running moments must not change in a rejected update.
 
     Attributes:
-        stream: State of torch's random stream, that of the device, before the last update; None if updates are assumed
-            not to draw.
-        moments: The running moments before the last update; None if no module has any.
-        probes_left: Number of updates that still have to leave the stream unchanged before all updates are assumed to
-            do so; reading the state takes some microseconds. 0 once it is known.
+        stream: State of torch's random stream on the device, before the last update. None if updates are assumed to
+            draw no random numbers.
+        moments: Running moments before the last update; None if no module has running moments.
+        probes_left: Number of further updates that must leave the stream unchanged before updates are assumed to draw
+            no random numbers. The state is then no longer read, which saves some microseconds per update. 0 after the
+            check.
         is_watching: True while `before` has something to store.
     """
 
@@ -168,7 +172,7 @@ class UpdateGuard:
             self.stream = _STATE() if self.device.type == "cpu" else self._read_stream()
 
     def after(self) -> None:
-        """Check whether the last update has drawn random numbers; not needed once no probes are left."""
+        """Check whether the last update has drawn random numbers; not needed if `probes_left` is 0."""
         if self.stream is None or not torch.equal(self.stream, self._read_stream()):
             self.probes_left = 0
             return
@@ -178,10 +182,12 @@ class UpdateGuard:
             self.is_watching = self.moments is not None
 
     def reject(self, agent: Any, error: NonFiniteError, batch: Batch, update: int) -> None:
-        """Log a rejected update and undo it; the error gets its minibatch, unless a GPU reports earlier updates.
+        """Log a rejected update and roll it back.
+
+        The error gets the minibatch as its attribute `batch`, unless a GPU reports earlier updates.
 
         Args:
-            agent: The agent; updates that a GPU has skipped are subtracted from its counters.
+            agent: The agent. Its counters are decreased by the number of updates that a GPU skipped.
             error: The error that was raised.
             batch: The minibatch.
             update: Number of the update.
@@ -192,10 +198,10 @@ class UpdateGuard:
             agent.rollback(error.skipped)
         else:
             error.batch = batch
-        agent.logger.error("update %d was refused: %s", update - error.skipped, error)
+        agent.logger.error("update %d was rejected: %s", update - error.skipped, error)
 
     def restore_moments(self, refused: Tensor | None) -> None:
-        """Restore the moments where a GPU has skipped the update, without waiting for the GPU."""
+        """Restore the moments if a GPU skipped the update, without waiting for the GPU."""
         if self.moments is not None and refused is not None:
             self.moments.restore_if(refused)
 
@@ -218,7 +224,7 @@ class UpdateGuard:
 
 
 def trailed(agent: Any) -> Sequence[GradientStep | CompiledStep]:
-    """Objects that all losses pass through; the `trail` of each is a hash of the losses."""
+    """Return the objects that all losses pass through. The attribute `trail` of each object is a hash of the losses."""
     return (*agent.gradient_steps.values(),) if agent._compiled is None else (agent._compiled,)
 
 
@@ -226,7 +232,7 @@ def settle(agent: Any) -> None:
     """Wait for a GPU to report whether it has skipped updates since the last report; does nothing on a CPU.
 
     Raises:
-        NonFiniteError: If it has; the skipped updates are subtracted from the counters.
+        NonFiniteError: If the GPU skipped updates; the counters are decreased by their number.
     """
     found = []
     for step in agent.gradient_steps.values():
@@ -240,13 +246,13 @@ def settle(agent: Any) -> None:
 
 
 def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
-    """Save into a directory atomically: at any time it holds the old save or the new one.
+    """Save to a directory atomically: at any time it contains the complete old save or the complete new save.
 
-    Besides the files that `load` reads, the directory gets copies under PFRL's names (`model.pt`, ...).
+    In addition to the files that `load` reads, the directory contains copies under PFRL's names (`model.pt`, ...).
 
     Raises:
-        CheckpointError: If something cannot be saved or written; the old save stays.
-        NonFiniteError: If a parameter is NaN or infinite; the old save stays. Also, after saving, if a GPU has
+        CheckpointError: If a part cannot be saved or written; the old save is kept.
+        NonFiniteError: If a parameter is NaN or infinite; the old save is kept. Also raised after saving, if a GPU has
             skipped updates since the last report.
     """
     try:
@@ -256,14 +262,14 @@ def save(agent: Any, dirname: str | os.PathLike[str]) -> None:
 
 
 def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> Diagnosis:
-    """Locate where the numbers of a rejected update became non-finite, by repeating it uncompiled.
+    """Repeat a rejected update without compilation to find where its numbers became non-finite.
 
-    The agent and all random streams stay unchanged.
+    The agent and all random streams are not changed.
 
     Args:
         agent: The agent.
-        batch: The minibatch, an attribute of the error.
-        streams: The random streams before the update; None for those of the last update.
+        batch: Minibatch of the rejected update, the attribute `batch` of the error.
+        streams: Random streams before the update; None uses the streams before the last update.
     """
     streams = agent.guard.streams_before() if streams is None else streams
     named = {name: part for name, part in vars(agent).items() if isinstance(part, nn.Module)}
@@ -277,7 +283,7 @@ def diagnose(agent: Any, batch: Batch, streams: GlobalStreams | None = None) -> 
         streams.restore()
         try:
             agent.update(batch)
-        except NonFiniteError as refusal:
-            error = str(refusal)
+        except NonFiniteError as rejection:
+            error = str(rejection)
         gradients = {name: value.grad.clone() for name, value in tensors.items() if value.grad is not None}
     return Diagnosis(error, found[0] if found else None, parameters, gradients)

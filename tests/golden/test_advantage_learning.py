@@ -263,7 +263,7 @@ def test_dpp_greedy_learns_from_continuous_actions() -> None:
 
 
 def test_dpp_refuses_continuous_actions() -> None:
-    message = "gives QuadraticActionValue, expected one that gives DiscreteActionValue"
+    message = "gives QuadraticActionValue, expected DiscreteActionValue"
     with pytest.raises(TypeError, match=message):
         make_agent("DPP", q_function=Quadratic()).act(BATCH.obs[0].numpy())
     agent = make_agent("DPP", q_function=Quadratic())
@@ -277,7 +277,7 @@ def test_dpp_refuses_continuous_actions() -> None:
 @pytest.mark.parametrize("name", ["AL", "PAL", "DoublePAL"])
 @pytest.mark.parametrize("alpha", [-0.1, 1.0, math.nan])
 def test_alpha_out_of_range_is_refused(name: str, alpha: float) -> None:
-    with pytest.raises(ValueError, match=f"alpha is {alpha}, expected a number from 0 to below 1"):
+    with pytest.raises(ValueError, match=f"alpha is {alpha}, expected a number in \\[0, 1\\)"):
         make_agent(name, alpha=alpha)
 
 

@@ -134,7 +134,7 @@ def test_hindsight_knows_no_future() -> None:
         buffer.sample_batch(0, continuation=3)
     policy, v_func = make_policy("fixed gaussian"), nn.Linear(4, 1)
     optimizers = [torch.optim.SGD(part.parameters(), lr=0.1) for part in (policy, v_func)]
-    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot tell what came after"):
+    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot return the steps after"):
         agents.AWR(policy, v_func, *optimizers, buffer, 0.9, replay_start_size=5, minibatch_size=5)
 
 
@@ -322,7 +322,7 @@ def test_the_two_forms_refuse_each_others_policies_and_actions() -> None:
         make(agents.DiscreteAWR, policy=discrete).dry_run(ENV.observation_space.sample(), ENV.action_space)
     with pytest.raises(TypeError, match="v_func gives DeltaVector"):
         make(v_func=make_policy("deterministic")).dry_run(ENV.observation_space.sample())
-    with pytest.raises(ValueError, match="v_func cannot be learnt from"):
+    with pytest.raises(ValueError, match="v_func failed on observations"):
         make(v_func=nn.Sequential(nn.Linear(3, 1))).dry_run(ENV.observation_space.sample(), ENV.action_space)
 
 

@@ -294,7 +294,7 @@ def test_discrete_bcq_acts_among_likely_and_allowed_actions() -> None:
         ({"action_flexibility": -1}, "action_flexibility is -1"),
         ({"beta": -1}, "beta is -1"),
         ({"rl_start_step": -1}, "rl_start_step is -1"),
-        ({"recurrent": True}, "recurrent is True, but BCQ has no recurrent form"),
+        ({"recurrent": True}, "recurrent is True, but BCQ does not support recurrent networks"),
         ({"policy": nn.Sequential(nn.Linear(6, 2), nn.Tanh())}, "policy; .* ConcatObsAndAction"),
         ({"policy": nn.Sequential(ConcatObsAndAction(), nn.Linear(6, 2), SoftmaxCategoricalHead())}, "policy gives"),
         ({"imitator": nn.Linear(6, 2)}, "imitator is Linear, expected a pfrl_like.nn.ConditionalVAE"),
@@ -310,11 +310,11 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> 
 def test_the_two_forms_refuse_each_others_actions() -> None:
     with pytest.raises(TypeError, match="BCQ has continuous actions, .* use DiscreteBCQ"):
         make().dry_run(ENV.observation_space.sample(), spaces.Discrete(2))
-    with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function of discrete actions"):
+    with pytest.raises(TypeError, match="DiscreteBCQ with a Q-function for discrete actions"):
         make_discrete().dry_run(Noise(ENV.action_space).observation_space.sample(), ENV.action_space)
-    with pytest.raises(TypeError, match="imitator gives Tensor, expected one that gives Categorical"):
+    with pytest.raises(TypeError, match="imitator gives Tensor, expected Categorical"):
         make_discrete(imitator=nn.Linear(5, 2)).dry_run(np.zeros(5, np.float32))
-    with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ has no recurrent form"):
+    with pytest.raises(ValueError, match="recurrent is True, but DiscreteBCQ does not support recurrent networks"):
         make_discrete(recurrent=True)
 
 

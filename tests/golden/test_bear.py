@@ -180,7 +180,7 @@ def test_only_the_imitator_learns_before_rl_start_step() -> None:
         ({"mmd_kernel": "linear"}, "mmd_kernel is 'linear', expected one of 'gaussian', 'laplacian'"),
         ({"mmd_sigma": 0}, "mmd_sigma is 0"),
         ({"initial_alpha": 0}, "initial_alpha is 0, expected a positive number"),
-        ({"recurrent": True}, "recurrent is True, but BEAR has no recurrent form"),
+        ({"recurrent": True}, "recurrent is True, but BEAR does not support recurrent networks"),
         ({"imitator": nn.Linear(4, 2)}, "imitator gives Tensor"),
         ({"imitator": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())}, "imitator gives Categorical"),
         ({"imitator": ConditionalVAE(nn.Linear(6, 6), of_pairs(7, 2), 3)}, "imitator.encoder.* ConcatObs"),

@@ -115,9 +115,9 @@ def test_a_horizon_cuts_returns_short() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(ValueError, match=r"batch lacks continuation, .* continuation=math.inf"):
         make().update(make_batch())
-    with pytest.raises(ValueError, match="recurrent is True, but CalQL has no recurrent form"):
+    with pytest.raises(ValueError, match="recurrent is True, but CalQL does not support recurrent networks"):
         make(recurrent=True)
-    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot tell what came after"):
+    with pytest.raises(TypeError, match="replay_buffer is HindsightReplayBuffer, which cannot return the steps after"):
         make(buffer=HindsightReplayBuffer(100, lambda achieved, desired, info: None))
 
 

@@ -315,7 +315,7 @@ def test_a_context_gives_what_the_whole_sequence_gives() -> None:
         ({"gamma": 0.9}, "^DecisionTransformer has no argument gamma: its returns are not discounted"),
         ({"gamma": 0.9, "discrete": True}, "^DiscreteDecisionTransformer has no argument gamma"),
         ({"continuation": 3}, r"^DecisionTransformer.__init__\(\) got an unexpected keyword argument 'continuation'"),
-        ({"recurrent": True}, "recurrent is True, but DecisionTransformer has no recurrent form"),
+        ({"recurrent": True}, "recurrent is True, but DecisionTransformer does not support recurrent networks"),
     ],
 )
 def test_what_does_not_fit_is_refused(options: dict[str, Any], message: str) -> None:

@@ -32,9 +32,9 @@ def advantage_weighted_loss(policy: Any, batch: Batch, weight: Tensor, accumulat
     """-w(s, a) * log pi(a|s) of the recorded actions (arXiv:2006.09359, section 4; arXiv:2006.15134, section 3).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
-        weight: w, [N]; takes no gradient.
+        weight: w, [N]; no gradient flows into it.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -51,17 +51,18 @@ def sampled_advantage(
     n_samples: int,
     pool: Callable[[Tensor, int], Tensor] = torch.mean,
 ) -> Tensor:
-    """Advantage of the recorded actions: min Q(s, a) less the pooled min Q of actions of the policy, [N].
+    """Advantage of the recorded actions: min Q(s, a) minus the pooled min Q of sampled actions, [N].
 
     Args:
-        policy: The policy, which draws the actions.
+        policy: Policy that the actions are sampled from.
         critics: The critics.
         batch: Transitions or sequences.
-        n_samples: Actions drawn in each state.
-        pool: Reduces the values of the drawn actions, [n_samples, N], to [N]; called with the values and the axis.
+        n_samples: Number of actions sampled in each state.
+        pool: Function that reduces the values of the sampled actions, [n_samples, N], to [N]; called with the values
+            and the axis.
     """
-    drawn = distribution_of(policy, batch).sample((n_samples,))
-    values = least([values_of_actions(critic, batch, drawn) for critic in critics])
+    sampled = distribution_of(policy, batch).sample((n_samples,))
+    values = least([values_of_actions(critic, batch, sampled) for critic in critics])
     return least_value(critics, batch) - pool(values, 0)
 
 
@@ -69,52 +70,55 @@ def sampled_advantage(
 class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     """Base of agents whose policy maximises the weighted log-likelihood of the recorded actions.
 
-    An algorithm defines the weight (`weight`). There are two critics or more, or a `QFunctionEnsemble`. The target
-    networks move by soft updates.
+    Subclasses define the weight in `_weight`. The agent has at least two critics, or one `QFunctionEnsemble`. Target
+    networks are updated by soft updates.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+        policy: Module from observations to distributions of actions with densities, for example one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows: tuple[str, ...] = ("weight",)
     averaged_updates: tuple[str, ...] = ("policy_loss",)
     reported: tuple[str, ...] = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_weight", "n_updates")
@@ -162,14 +166,17 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
             target_update_interval=None, target_update_method="soft", **passed_on(OffPolicyActorCritic, locals()),
         )  # fmt: skip
 
-    # Methods that an algorithm defines or overrides
+    # Methods that a subclass defines or overrides
 
     def _weight(self, batch: Batch) -> Tensor:
         """Weight of each recorded action, [N]; called with the networks in evaluation mode."""
         raise NotImplementedError
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Least next value of an action of the policy, or of its target if there is one, and the rewards."""
+        """Return the minimum target value of a sampled next action, and the rewards.
+
+        The target policy, if the agent has one, selects the next action.
+        """
         policy = self.target_policy if self._targets.of_policy else self.policy
         with evaluating_readers(policy):
             next_action = distribution_of(policy, batch, next=True).sample()
@@ -178,7 +185,7 @@ class AdvantageWeightedActorCritic(OffPolicyActorCritic):
     # Learning
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `advantage_weighted_loss`; returns statistics."""
+        """Minimise `advantage_weighted_loss` and return statistics."""
         with torch.no_grad(), evaluating_readers_among(self.policy, *self.critics):
             weight = self._weight(batch)
         loss = advantage_weighted_loss(self.policy, batch, weight, self.batch_accumulator)

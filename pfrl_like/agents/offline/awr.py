@@ -1,4 +1,4 @@
-"""Advantage-Weighted Regression, of continuous and of discrete actions (Peng et al. 2019, arXiv:1910.00177)."""
+"""Advantage-Weighted Regression, for continuous and for discrete actions (Peng et al. 2019, arXiv:1910.00177)."""
 
 import logging
 import math
@@ -35,16 +35,17 @@ from pfrl_like.utils.recurrent import map_recurrent_state, sequence_of_rows
 def td_lambda_returns(v_func: Any, batch: Batch, lambd: float) -> Tensor:
     """TD(lambda) returns R of every row, [N] (arXiv:1910.00177, Algorithm 1; Sutton and Barto 2018, eq. 12.18).
 
-    Returns of transitions reach to the end of the batch's `continuation`, returns of sequences to the end of the
-    sequence.
+    Returns of transitions extend to the end of the batch's `continuation`. Returns of sequences extend to the end of
+    the sequence.
 
     Args:
         v_func: The value function.
-        batch: Transitions, with their `continuation`, or sequences.
-        lambd: lambda, in [0, 1]; 0 bootstraps after the batch's own steps, 1 only at the end.
+        batch: Transitions with `continuation`, or sequences.
+        lambd: lambda, in [0, 1]; 0 bootstraps directly after the transition in the row, 1 bootstraps only at the end.
 
     Raises:
-        ValueError: If transitions lack their `continuation`, or values are not one number for each state.
+        ValueError: If a batch of transitions has no `continuation`, or if `v_func` does not return one value for each
+            state.
     """
     if batch.lengths is None:
         return future_returns(batch, lambda obs: state_value_of(v_func, batch_of_states(obs)), lambd)
@@ -57,12 +58,13 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
     """(R - V(s))**2 (arXiv:1910.00177, Algorithm 1, line 6).
 
     Args:
-        v_func: The value function, which takes the gradient.
+        v_func: The value function. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences, with `returns`.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: R - V(s), [N], and V(s), [N].
+        The scalar loss (weighted if the batch has weights), the detached errors R - V(s), [N], and the detached V(s),
+        [N].
     """
     (returns,) = batch.required("returns")
     value = state_value_of(v_func, batch)
@@ -72,60 +74,66 @@ def awr_value_loss(v_func: Any, batch: Batch, accumulator: str = "mean") -> tupl
 
 @constructor_only("policy_optimizer", "v_func_optimizer")
 class AWR(OffPolicyActorCritic):
-    """Advantage-Weighted Regression: a value function learns returns; the policy imitates actions by their advantage.
+    """Advantage-Weighted Regression: the policy imitates recorded actions with weights from their advantage.
 
-    An update is one iteration of the algorithm. It computes the TD(lambda) returns R of its minibatch, then takes
-    `n_critic_updates` steps of the value function and `n_actor_updates` steps of the policy, each on a random part of
-    the minibatch. An action has the weight min(exp(A / beta), max_weight), with A = R - V(s).
+    An update is one iteration of the algorithm. The agent computes the TD(lambda) returns R of a minibatch. It then
+    makes `n_critic_updates` gradient steps on the value function and `n_actor_updates` gradient steps on the policy,
+    each with a random part of the minibatch. The value function is trained on the returns. An action has the weight
+    min(exp(A / beta), max_weight), with A = R - V(s).
 
-    Batches of transitions for `update` need the steps after their own: `sample_batch(..., continuation=math.inf)`. The
-    agent requests them from runners and from the replay buffer.
+    Batches of transitions that are passed to `update` must contain the steps after each transition: `sample_batch(...,
+    continuation=math.inf)`. Runners and the agent itself sample such batches.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+        policy: Module from observations to distributions of actions with densities, for example one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
-        v_func: Value function: module from observations to numbers [N, 1].
+        v_func: Value function: module from observations to values [N, 1].
         policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
         v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        lam: lambda of the returns, in [0, 1].
-        beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
-        max_weight: Largest weight, positive.
-        standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
-            authors' code, so that `beta` does not depend on the scale of rewards.
-        n_critic_updates: Steps of the value function for each update.
-        n_actor_updates: Steps of the policy for each update.
-        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
-        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be
-            None if `recurrent`: `episodic_update_len` limits the returns then.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
-            state is stored; the value function's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        lam: lambda of the TD(lambda) returns, in [0, 1].
+        beta: Temperature of the weights, positive. A smaller temperature gives the advantage more influence.
+        max_weight: Maximum weight, positive.
+        standardize_advantages: True to standardise the advantages of a minibatch to mean 0 and standard deviation 1, as
+            in the authors' code. `beta` then does not depend on the scale of the rewards.
+        n_critic_updates: Number of gradient steps on the value function per update.
+        n_actor_updates: Number of gradient steps on the policy per update.
+        batch_size_per_update: Number of transitions of the minibatch in each gradient step; number of sequences if
+            `recurrent` is True.
+        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Must
+            be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; the value function may be recurrent as well. The
+            replay buffer stores only the policy's recurrent state. The value function starts each sequence from its
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteAWR")
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("v", "weight")
     averaged_updates = ("policy_loss",)
     reported = ("average_v", "average_v_func_loss", "average_policy_loss", "average_weight", "n_updates")
@@ -192,28 +200,28 @@ class AWR(OffPolicyActorCritic):
         )  # fmt: skip
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject a policy without densities, and a value function whose output is not a tensor of numbers."""
+        """Reject a policy without densities, and a value function whose output is not a tensor."""
         if self.action_kind[0] != "discrete":
             check_distribution("policy", distribution, densities=True, reparametrised=True, instead="DiscreteAWR")
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject a replay buffer that cannot give the steps after a transition."""
+        """Reject a replay buffer that cannot return the steps after a transition."""
         if self.sampling:
             check_tells_future(self.replay_buffer)
 
     # Learning
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the returns, then take the steps of the value function, then those of the policy.
+        """Compute the returns, then make the gradient steps on the value function and on the policy.
 
         Raises:
-            NonFiniteError: If returns or values are not finite, or for the reasons that `update` documents.
+            NonFiniteError: If returns or values are not finite, or in the cases that `update` documents.
         """
         with evaluating_readers(self.v_func):
             returns = td_lambda_returns(self.v_func, batch, self.lam)
             error = self._advantage(batch, returns)
-        # Waits for the GPU once per iteration; else parts without the bad rows would be learnt from before the check.
+        # Check before all gradient steps, because a part may not contain the non-finite rows. This waits for the GPU.
         if not torch.isfinite(error).all():
             raise NonFiniteError("returns", "returns or values of states are not finite; no step was made")
         steps = batch.replace(
@@ -241,16 +249,16 @@ class AWR(OffPolicyActorCritic):
         return returns - state_value_of(self.v_func, batch)
 
     def _part(self, batch: Batch) -> Batch:
-        """Random transitions, or sequences, of a minibatch, drawn with PyTorch's global generator."""
+        """Sample transitions, or sequences, of a minibatch with PyTorch's global generator."""
         n = len(batch) if batch.lengths is None else len(batch.lengths)
         if n <= self.batch_size_per_update:
             return batch
-        on = self.device if batch.lengths is None else None  # the host selects the sequences
+        on = self.device if batch.lengths is None else None  # sequences are selected on the CPU
         drawn = torch.randperm(n, device=on)[: self.batch_size_per_update]
         return batch[drawn] if batch.lengths is None else some_sequences(batch, drawn)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the policy's loss if `with_policy`, else the value function's."""
+        """Minimise the policy's loss if `with_policy`, otherwise the value function's loss."""
         if with_policy:
             return batch.reward, self.policy_step(batch, step)
         ((loss, error, _),) = self._step_critics(self.critic_losses(batch), step)
@@ -261,7 +269,7 @@ class AWR(OffPolicyActorCritic):
         return [awr_value_loss(self.v_func, batch, self.batch_accumulator)]
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise `advantage_weighted_loss`; returns statistics."""
+        """Minimise `advantage_weighted_loss` and return statistics."""
         loss = advantage_weighted_loss(self.policy, batch, self._weight(batch), self.batch_accumulator)
         step("policy_optimizer", loss)
         return {"policy_loss": loss.detach()}
@@ -273,62 +281,66 @@ class AWR(OffPolicyActorCritic):
 
 
 class DiscreteAWR(AWR):
-    """Advantage-Weighted Regression of discrete actions; forbidden actions are left out.
+    """Advantage-Weighted Regression for discrete actions. Masked actions have probability 0.
 
     Args:
-        policy: Module from observations to categorical distributions, such as one that ends in a
+        policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
-        v_func: Value function: module from observations to numbers [N, 1].
+        v_func: Value function: module from observations to values [N, 1].
         policy_optimizer: Optimiser of the policy; the paper uses SGD with a momentum of 0.9.
         v_func_optimizer: Optimiser of the value function; the paper uses SGD with a momentum of 0.9.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        lam: lambda of the returns, in [0, 1].
-        beta: Temperature of the weights, positive; the smaller, the more the advantage counts.
-        max_weight: Largest weight, positive.
-        standardize_advantages: Standardise the advantages of a minibatch to mean 0 and standard deviation 1, as in the
-            authors' code, so that `beta` does not depend on the scale of rewards.
-        n_critic_updates: Steps of the value function for each update.
-        n_actor_updates: Steps of the policy for each update.
-        batch_size_per_update: Transitions (recurrent: sequences) of the minibatch that each of these steps uses.
-        horizon: Least number of steps after which a return bootstraps; None for the end of the episode. Has to be None
-            if `recurrent`: `episodic_update_len` limits the returns then.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the value function, is recurrent and trained on sequences. Only the policy's
-            state is stored; the value function's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        lam: lambda of the TD(lambda) returns, in [0, 1].
+        beta: Temperature of the weights, positive. A smaller temperature gives the advantage more influence.
+        max_weight: Maximum weight, positive.
+        standardize_advantages: True to standardise the advantages of a minibatch to mean 0 and standard deviation 1, as
+            in the authors' code. `beta` then does not depend on the scale of the rewards.
+        n_critic_updates: Number of gradient steps on the value function per update.
+        n_actor_updates: Number of gradient steps on the policy per update.
+        batch_size_per_update: Number of transitions of the minibatch in each gradient step; number of sequences if
+            `recurrent` is True.
+        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode. Must
+            be None if `recurrent` is True, because `episodic_update_len` then limits the returns.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; the value function may be recurrent as well. The
+            replay buffer stores only the policy's recurrent state. The value function starts each sequence from its
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "AWR")
     _densities_of = staticmethod(probabilities)
 
 
 def some_sequences(batch: Batch, which: Tensor) -> Batch:
-    """Selected sequences of a batch of sequences, in the batch's order.
+    """Return the selected sequences of a batch of sequences, in the order of the batch.
 
     Args:
-        batch: The sequences.
+        batch: Batch of sequences.
         which: Indices of the selected sequences, on the CPU.
     """
     assert batch.lengths is not None

@@ -1,4 +1,4 @@
-"""Behavioural cloning, of continuous and of discrete actions (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88)."""
+"""Behavioural cloning, for continuous and for discrete actions (Pomerleau 1991, doi:10.1162/neco.1991.3.1.88)."""
 
 import logging
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 def bc_loss(policy: Any, batch: Batch, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
     """-log pi(a|s) of the recorded actions, or the mean of (pi(s) - a)**2 over the components of an action.
 
-    The squared error is for policies whose distributions have no density.
+    The squared error is used if the policy's distributions have no density.
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         batch: Transitions or sequences.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]: positive, and the
-        larger, the larger the row's loss is.
+        The scalar loss (weighted if the batch has weights), and the detached error of each row, [N]. The error is
+        positive and increases with the row's loss.
     """
     return bc_loss_of(distribution_of(policy, batch), batch, accumulator)
 
@@ -49,12 +49,14 @@ def bc_loss_of(distribution: Any, batch: Batch, accumulator: str = "mean") -> tu
 
 
 def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """-log pi(a|s) of the recorded actions + beta * the mean of the squared logits.
+    """-log pi(a|s) of the recorded actions, plus beta times the mean of the squared logits.
+
+    Logits are the constructor argument of this package's categorical distributions. For other distributions the logits
+    are the log-probabilities.
 
     Args:
-        policy: The policy, which takes the gradient. The logits are those that a categorical distribution of this
-            package was constructed with; for other distributions they are the log-probabilities.
-        batch: Transitions or sequences; the first term leaves out forbidden actions.
+        policy: The policy. The gradient of the loss flows into its parameters.
+        batch: Transitions or sequences. log pi(a|s) is computed under the action mask, the squared logits without it.
         beta: Weight of the second term.
         accumulator: "mean" or "sum" over the rows.
 
@@ -64,13 +66,13 @@ def discrete_bc_loss(policy: Any, batch: Batch, beta: float, accumulator: str = 
     distribution = distribution_of(policy, batch.replace(action_mask=None))
     logits = distribution.scores if hasattr(distribution, "scores") else distribution.logits
     allowed = distribution if batch.action_mask is None else masked(distribution, batch.action_mask)
-    surprise = -log_prob_of(allowed, batch.action)
-    loss = surprise + beta * logits.square().mean(-1)
-    return weighted_mean(loss, batch.weight, accumulator), surprise.detach()
+    nll = -log_prob_of(allowed, batch.action)
+    loss = nll + beta * logits.square().mean(-1)
+    return weighted_mean(loss, batch.weight, accumulator), nll.detach()
 
 
 def imitation_step(agent: Any, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-    """Minimise `imitation_loss`: the `update_step` of agents that have no other loss."""
+    """Minimise `imitation_loss`. Agents without another loss use this function as `update_step`."""
     loss, error = agent.imitation_loss(batch)
     step("optimizer", loss)
     return error, {"loss": loss.detach()}
@@ -80,34 +82,38 @@ class BC(OffPolicyActorCritic):
     """Behavioural cloning: the policy imitates the recorded actions; rewards have no effect.
 
     Args:
-        policy: Module from observations to distributions of actions. A policy that ends in a `DeterministicHead`
-            minimises the squared error; others maximise the likelihood.
+        policy: Module from observations to distributions of actions. If it ends in a `DeterministicHead`, the squared
+            error is minimised; otherwise the likelihood is maximised.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train the policy on sequences. The policy must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBC")
     _discrete_form = "DiscreteBC"
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     bootstraps = False
@@ -150,37 +156,40 @@ class BC(OffPolicyActorCritic):
 
 
 class DiscreteBC(BC):
-    """Behavioural cloning of discrete actions.
+    """Behavioural cloning for discrete actions.
 
     Args:
-        policy: Module from observations to categorical distributions, such as one that ends in a
+        policy: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train the policy on sequences. The policy must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
         beta: Weight of the mean squared logits in the loss, at least 0.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "BC")
 
     def __init__(

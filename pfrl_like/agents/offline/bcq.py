@@ -1,4 +1,4 @@
-"""Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900), discrete too (arXiv:1910.01708)."""
+"""Batch-Constrained deep Q-learning (Fujimoto et al. 2018, arXiv:1812.02900; discrete: arXiv:1910.01708)."""
 
 import logging
 import math
@@ -40,20 +40,20 @@ def perturbed(policy: Any, obs: Any, action: Tensor, scale: float) -> Tensor:
     """pi(s, a) = a + scale * xi(s, a), clipped to [-1, 1], [N, A] (arXiv:1812.02900, section 4.2).
 
     Raises:
-        ValueError: If the perturbation has another size than the action.
+        ValueError: If the perturbation and the action differ in size.
     """
     perturbation: Any = fast_forward(policy, (obs, action))
     if not isinstance(perturbation, Tensor):
         raise wrong_value(perturbation, Tensor, "policy", "one that ends in Tanh")
     if perturbation.shape[1:] != action.shape[1:]:  # a single number would be broadcast
         raise ValueError(f"policy gives shape {tuple(perturbation.shape)} for actions of {tuple(action.shape)}")
-    moved: Tensor = torch.add(action, perturbation, alpha=scale)
-    return moved.clamp(-1.0, 1.0)
+    shifted: Tensor = torch.add(action, perturbation, alpha=scale)
+    return shifted.clamp(-1.0, 1.0)
 
 
 @torch.no_grad()
 def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float) -> Tensor:
-    """Draw n actions of the imitator in each state, and perturb them, [n, N, A]."""
+    """Sample n actions from the imitator in each state and perturb them, [n, N, A]."""
     drawn = imitation.imitated_actions(imitator, obs, n)
     return apply_in_chunks(lambda states, actions: perturbed(policy, states, actions, scale), obs, drawn)
 
@@ -61,19 +61,19 @@ def candidate_actions(imitator: Any, policy: Any, obs: Any, n: int, scale: float
 def bcq_next_value(
     imitator: Any, target_policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, scale: float, lam: float
 ) -> Any:
-    """Largest lam * min Q' + (1 - lam) * max Q' among n candidates in the next state (arXiv:1812.02900, eq. 13).
+    """Maximum of lam * min Q' + (1 - lam) * max Q' over n candidates in the next state (arXiv:1812.02900, eq. 13).
 
     Args:
-        imitator: The imitator, which draws the candidates.
+        imitator: Imitator that the candidates are sampled from.
         target_policy: Target network of the perturbation.
         target_critics: Target networks of the critics.
         batch: Transitions.
-        n: Candidates drawn in each state.
+        n: Number of candidates sampled in each state.
         scale: Factor of the perturbation.
-        lam: Weight of the least value of the critics; the largest has the weight 1 - lam.
+        lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An action value of one action.
+        An `ActionValue` with one action.
     """
     actions = candidate_actions(imitator, target_policy, next_obs_of(batch), n, scale)
     values = torch.stack([values_of_actions(critic, batch, actions, next=True) for critic in target_critics])
@@ -82,13 +82,13 @@ def bcq_next_value(
 
 
 class CandidateChoice(nn.Module):
-    """Policy that draws actions of an imitator, perturbs them, and takes the one that a critic values most.
+    """Policy that samples actions from an imitator, perturbs them, and selects the best action under a critic.
 
     Args:
-        imitator: Draws the actions.
-        policy: Perturbs the actions.
-        critic: Values the actions.
-        n: Actions drawn in each state.
+        imitator: Imitator that the actions are sampled from.
+        policy: Module that perturbs the actions.
+        critic: Critic that evaluates the actions.
+        n: Number of actions sampled in each state.
         scale: Factor of the perturbation.
     """
 
@@ -98,7 +98,7 @@ class CandidateChoice(nn.Module):
         self.n, self.scale = n, scale
 
     def forward(self, obs: Any) -> imitation.ChosenAction:
-        """Choose an action for each observation; every call draws new candidates."""
+        """Select an action for each observation. Each call samples new candidates."""
         actions = candidate_actions(self.imitator, self.policy, obs, self.n, self.scale)
         return imitation.most_valued(self.critic, obs, actions)
 
@@ -106,62 +106,67 @@ class CandidateChoice(nn.Module):
 @constructor_only("imitator_optimizer", "n_action_samples", "action_flexibility")
 @constructor_only("policy_optimizer", "q_func1_optimizer", "q_func2_optimizer")
 class BCQ(OffPolicyActorCritic):
-    """Batch-Constrained deep Q-learning: takes the most valued of several perturbed actions of an imitator.
+    """Batch-Constrained deep Q-learning: selects the best of several perturbed actions of an imitator.
 
-    Actions lie in [-1, 1]. In training and in evaluation the agent draws candidates and takes the one that the first
-    critic values most. Actions therefore differ from call to call, whatever `act_deterministically` is. An update is a
-    step of the imitator, of the critics, and of the perturbation. There is no recurrent form.
+    Actions are in [-1, 1]. In training and in evaluation the agent samples candidates and selects the candidate with
+    the highest value under the first critic. Actions therefore differ from call to call; `act_deterministically` is
+    ignored. An update makes a gradient step on the imitator, on the critics and on the perturbation. The agent has no
+    recurrent form.
 
     Args:
-        policy: The perturbation: module from pairs of observation and action to numbers in [-1, 1], of the action's
-            shape, such as one that begins with `ConcatObsAndAction` and ends in `Tanh`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Perturbation: module from (observation, action) to values in [-1, 1] in the shape of the action, for
+            example a module that begins with `ConcatObsAndAction` and ends in `Tanh`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
         imitator: A `ConditionalVAE` of actions in [-1, 1].
         imitator_optimizer: Optimiser of the imitator.
-        lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
-        n_action_samples: Candidates drawn in each state, for the targets and to act.
-        action_flexibility: Factor of the perturbation, at least 0: how far actions may be perturbed.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
+        n_action_samples: Number of candidates sampled in each state, for the targets and to act.
+        action_flexibility: Factor of the perturbation, at least 0.
         beta: Weight of the KL divergence in the imitator's loss, at least 0.
-        rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: Without effect: every call draws new candidates.
-        further_q_funcs: More critics; targets mix the least and the largest value of all, see `lam`.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no recurrent form: False.
-        episodic_update_len: There is no recurrent form: None.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        rl_start_step: Number of first updates that train only the imitator. The attribute may be changed at any time.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: Ignored: each call samples new candidates.
+        further_q_funcs: Additional critics. The targets use the minimum and the maximum over all critics; see `lam`.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here or in `SoftActorCritic`, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _acting_attributes = ("_choice", "_policy_updates")
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteBCQ")
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("policy_loss", "imitator_loss")
     reported = (*STATISTICS_OF_CRITICS, "average_policy_loss", "average_imitator_loss", "n_updates")
     _targets = Targets(moved="every update")
@@ -229,11 +234,11 @@ class BCQ(OffPolicyActorCritic):
         )
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator and its optimiser, by attribute."""
+        """Return the imitator and its optimiser, keyed by attribute name."""
         return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update all parts, or only the imitator before `rl_start_step`."""
+        """Update all networks; before `rl_start_step` only the imitator."""
         return (
             super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
         )
@@ -241,29 +246,29 @@ class BCQ(OffPolicyActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, then the imitator's; only the latter if `only_imitation`."""
-        found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, found)
+        """Minimise the losses of critics and policy unless `only_imitation`, then minimise the imitator's loss."""
+        result = None if only_imitation else super().update_step(batch, step, with_policy)
+        return imitation.step_imitator(self, batch, step, result)
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject an imitator that is no `ConditionalVAE`.
+        """Reject an imitator that is not a `ConditionalVAE`.
 
         Raises:
-            TypeError: If it is none; the message names the argument.
+            TypeError: If the imitator is not a `ConditionalVAE`. The message names the argument.
         """
         imitator = modules["imitator"]
         if not isinstance(imitator, ConditionalVAE):
             raise TypeError(f"imitator is {type(imitator).__name__}, expected a pfrl_like.nn.ConditionalVAE")
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject parts with which the losses cannot be computed: the imitator, then policy and critics."""
+        """Raise if the losses cannot be computed with the imitator, the policy and the critics."""
         imitation.try_imitator(self, batch)
         super().try_parts(batch, distribution)
 
     # Acting
 
     def probe(self, obs: Any) -> Any:
-        """Output of the policy for features of one observation, [1, ...]; errors of the imitator name the imitator."""
+        """Return the policy's output for features of one observation, [1, ...]. The imitator is checked first."""
         with taken_by("imitator.decoder", obs), torch.no_grad(), isolated_rng():
             imitation.imitated_actions(self._choice.imitator, obs, 1)
         return super().probe(obs)
@@ -274,7 +279,7 @@ class BCQ(OffPolicyActorCritic):
         )
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Bounds to which perturbed actions are clipped."""
+        """Return the bounds that perturbed actions are clipped to."""
         return {"policy": (-1.0, 1.0)}
 
     # Learning
@@ -289,10 +294,10 @@ class BCQ(OffPolicyActorCritic):
         return value, batch.reward
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise -Q(s, pi(s, a)) of the first critic, with a drawn by the imitator (arXiv:1812.02900, eq. 14)."""
+        """Minimise -Q(s, pi(s, a)) of the first critic, with a sampled from the imitator (arXiv:1812.02900, eq. 14)."""
         with evaluating_readers(self.imitator):
-            (drawn,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
-        action = perturbed(self.policy, batch.obs, drawn, self.action_flexibility)
+            (sampled,) = imitation.imitated_actions(self.imitator, batch.obs, 1)
+        action = perturbed(self.policy, batch.obs, sampled, self.action_flexibility)
         q = mean_value(value_of(self.critics[0], batch, action))
         loss = weighted_mean(-q, batch.weight, self.batch_accumulator)
         step("policy_optimizer", loss)
@@ -300,13 +305,13 @@ class BCQ(OffPolicyActorCritic):
 
 
 def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | None = None) -> Tensor:
-    """True for actions at least `threshold` times as probable as the most probable one, [N, n_actions], bool.
+    """True for actions with a probability of at least `threshold` times the maximum, [N, n_actions], bool.
 
     (arXiv:1910.01708, eq. 17.)
 
     Args:
-        distribution: Categorical distributions, without forbidden actions.
-        threshold: In [0, 1]; 0 keeps all actions, 1 only the most probable one.
+        distribution: Categorical distributions in which masked actions have probability 0.
+        threshold: Threshold in [0, 1]. 0 keeps all actions, 1 keeps only the most probable action.
         action_mask: True where an action is allowed, [N, n_actions]; None allows all actions.
     """
     logits: Tensor = distribution.logits
@@ -315,55 +320,59 @@ def likely_actions(distribution: Any, threshold: float, action_mask: Tensor | No
 
 
 class DiscreteBCQ(DQN):
-    """Double DQN that acts and bootstraps only by actions that an imitator of the recorded actions finds likely.
+    """Double DQN that uses only actions that are likely under an imitator of the recorded actions.
 
-    There is no recurrent form.
+    The agent has no recurrent form.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
-            form.
-        optimizer: Optimiser of the Q-function's parameters. It also holds those of the imitator: both losses are added,
-            and both networks may share layers.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
+            distributional subclasses.
+        optimizer: Optimiser of the Q-function's parameters. It must include the imitator's parameters: both losses are
+            added, and both networks may share layers.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: There is no recurrent form: None.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: There is no recurrent form: False.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        burn_in: There is no recurrent form: 0.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
-        imitator: Module from observations to categorical distributions, such as one that ends in a
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: Must be False: the agent has no recurrent form.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        burn_in: Must be 0: the agent has no recurrent form.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+        imitator: Module from observations to categorical distributions, for example one that ends in a
             `SoftmaxCategoricalHead`.
-        action_flexibility: Least probability of an action relative to the most probable one, in [0, 1]; 0 keeps all
-            actions, 1 only the most probable one.
+        action_flexibility: Minimum probability of an action relative to the most probable action, in [0, 1]. 0 keeps
+            all actions, 1 keeps only the most probable action.
         beta: Weight of the imitator's mean squared logits, at least 0.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue
     _is_offline = True
     _acting_attributes = ("model", "imitator")
     saved_attributes = ("model", "target_model", "imitator", "optimizer")
+    # Names of the statistics that are averaged over updates.
     averaged_updates = (*DQN.averaged_updates, "imitator_loss")
     _may_be_recurrent = False
 
@@ -407,20 +416,20 @@ class DiscreteBCQ(DQN):
         super().__init__(**arguments_for(DQN, locals()))
 
     def extra_modules(self) -> Mapping[str, nn.Module]:
-        """The imitator, by attribute."""
+        """Return the imitator, keyed by attribute name."""
         return {"imitator": self._imitator}
 
     def _check_output(self, value: Any, obs: Any, action_space: Any) -> None:
-        """Reject a Q-function that `DQN` rejects, and an imitator whose output is no categorical distribution."""
+        """Reject a Q-function that `DQN` rejects, and an imitator without categorical outputs."""
         super()._check_output(value, obs, action_space)
         imitator = self.imitator
         with taken_by("imitator", obs), torch.no_grad(), evaluating_readers(imitator), holding_still(imitator):
-            given = fast_forward(imitator, obs)
-        if not isinstance(given, Categorical):
-            raise wrong_value(given, Categorical, "imitator")
+            output = fast_forward(imitator, obs)
+        if not isinstance(output, Categorical):
+            raise wrong_value(output, Categorical, "imitator")
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Likely actions of the largest values, [k], and the values, with other actions masked, for explorers, too."""
+        """Return the best likely actions, [k], and the action values, in which unlikely actions are masked."""
         value = self._value(obs, active)
         with evaluating_readers(self.imitator):
             distribution: Any = fast_forward(self.imitator, obs)
@@ -431,7 +440,7 @@ class DiscreteBCQ(DQN):
         return value.greedy_actions, value
 
     def next_action(self, q_function: Any, batch: Batch) -> Tensor:
-        """Likely action in s' with the largest Q of the online network, [N] (arXiv:1910.01708, eq. 17)."""
+        """Likely action in s' with the highest Q of the online network, [N] (arXiv:1910.01708, eq. 17)."""
         with evaluating_readers_among(q_function, self.imitator):
             distribution = distribution_of(self.imitator, batch, next=True)
             value = action_values(q_function, batch, next=True)

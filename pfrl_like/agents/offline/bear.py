@@ -27,7 +27,7 @@ KERNELS = ("gaussian", "laplacian")
 
 
 def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n: int, lam: float) -> tuple[Any, Tensor]:
-    """Largest lam * min Q' + (1 - lam) * max Q' among n actions of the policy in the next state.
+    """Maximum of lam * min Q' + (1 - lam) * max Q' over n sampled actions in the next state.
 
     (arXiv:1906.00949, Algorithm 1.)
 
@@ -35,11 +35,11 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
         policy: The policy.
         target_critics: Target networks of the critics.
         batch: Transitions.
-        n: Actions drawn in each state.
-        lam: Weight of the least value of the critics; the largest has the weight 1 - lam.
+        n: Number of actions sampled in each state.
+        lam: Weight of the minimum over the critics. The maximum over the critics has the weight 1 - lam.
 
     Returns:
-        An action value of one action, and the log-probabilities of the chosen actions, [N].
+        An `ActionValue` with one action, and the log-probabilities of the selected actions, [N].
     """
     distribution = distribution_of(policy, batch, next=True)
     actions = distribution.sample((n,))
@@ -50,7 +50,7 @@ def bear_next_value(policy: Any, target_critics: Sequence[Any], batch: Batch, n:
 
 
 def drawn_for_each(distribution: Any, n: int) -> Tensor:
-    """Draw n samples in each of N states, [n, N, A]; the random numbers of a state are consecutive."""
+    """Draw n samples in each of N states, [n, N, A]. The random numbers for one state are consecutive."""
     rows = with_parameters(distribution, *(each.repeat_interleave(n, 0) for each in parameters_of(distribution)))
     drawn: Tensor = rows.sample()
     return drawn.reshape(-1, n, *drawn.shape[1:]).transpose(0, 1)
@@ -60,68 +60,78 @@ def drawn_for_each(distribution: Any, n: int) -> Tensor:
 class BEAR(SoftActorCritic):
     """Soft Actor-Critic whose policy stays near an imitator of the recorded actions.
 
-    The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. Its
-    weight alpha is a Lagrange multiplier, learnt so that the discrepancy stays at `alpha_threshold`. In evaluation the
-    agent draws actions and takes the one that the first critic values most. Actions therefore differ from call to call.
-    In training, and if the agent does not `act_deterministically`, it takes a sample. There is no recurrent form.
+    The policy's loss contains the maximum mean discrepancy between actions of the policy and of the imitator. The
+    weight of the discrepancy, alpha, is a Lagrange multiplier. It is learnt to keep the discrepancy near
+    `alpha_threshold`. In evaluation the agent samples several actions and selects the action with the highest value
+    under the first critic. Actions therefore differ from call to call. In training, and if `act_deterministically` is
+    False, the agent samples one action. The agent has no recurrent form.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no recurrent form: False.
-        episodic_update_len: There is no recurrent form: None.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
         imitator: A `ConditionalVAE`, or a policy: module from observations to distributions of actions.
         imitator_optimizer: Optimiser of the imitator.
-        lam: Weight of the least value of the critics in the targets; the largest has the weight 1 - lam.
-        n_action_samples: Actions of the policy drawn in each state, for the targets and to act in evaluation.
-        n_mmd_action_samples: Actions drawn from the policy, and from the imitator, for the discrepancy; at least 2.
+        lam: Weight of the minimum over the critics in the targets. The maximum over the critics has the weight 1 - lam.
+        n_action_samples: Number of actions sampled from the policy in each state, for the targets and to act in
+            evaluation.
+        n_mmd_action_samples: Number of actions sampled from the policy, and from the imitator, for the discrepancy; at
+            least 2.
         mmd_kernel: "gaussian" or "laplacian".
         mmd_sigma: Width of the kernel, positive.
-        alpha_threshold: Discrepancy that is held by learning alpha; None keeps alpha constant.
-        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
-        alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
+        alpha_threshold: Target value of the discrepancy. alpha is learnt to reach the target. None keeps alpha
+            constant.
+        initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
+        alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Number of first updates in which only the imitator learns; may be changed at any time.
+        rl_start_step: Number of first updates that train only the imitator. The attribute may be changed at any time.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _acting_attributes = (*SoftActorCritic._acting_attributes, "acting_critic")
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = (*SoftActorCritic.averaged_rows, "mmd")
     averaged_updates = ("imitator_loss",)
     reported = (*SoftActorCritic.reported, "average_mmd", "alpha", "average_imitator_loss")
@@ -196,11 +206,11 @@ class BEAR(SoftActorCritic):
         self.acting_critic = self.critics[0]
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The imitator and its optimiser, by attribute."""
+        """Return the imitator and its optimiser, keyed by attribute name."""
         return self._its_imitator
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update all parts, or only the imitator before `rl_start_step`."""
+        """Update all networks; before `rl_start_step` only the imitator."""
         return (
             super().learn(batch) if self.optim_t >= self.rl_start_step else imitation.learn_imitator_alone(self, batch)
         )
@@ -208,17 +218,17 @@ class BEAR(SoftActorCritic):
     def update_step(
         self, batch: Batch, step: Step, with_policy: bool = True, only_imitation: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, then the imitator's; only the latter if `only_imitation`."""
-        found = None if only_imitation else super().update_step(batch, step, with_policy)
-        return imitation.step_imitator(self, batch, step, found)
+        """Minimise the losses of critics and policy unless `only_imitation`, then minimise the imitator's loss."""
+        result = None if only_imitation else super().update_step(batch, step, with_policy)
+        return imitation.step_imitator(self, batch, step, result)
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject parts with which the losses cannot be computed: policy and critics, then the imitator."""
+        """Raise if the losses cannot be computed with the policy, the critics and the imitator."""
         super().try_parts(batch, distribution)
         imitation.try_imitator(self, batch)
 
     def greedy_actions(self, obs: Any, action_mask: Any = None, active: Any = None) -> tuple[Tensor, Any]:
-        """Most valued actions, by the first critic, of `n_action_samples` of the policy, and their `ChosenAction`."""
+        """Return the best of `n_action_samples` sampled actions under the first critic, and their `ChosenAction`."""
         best = imitation.chosen_for_active(self._best_drawn, obs, active)
         return best.mode, best
 
@@ -228,7 +238,7 @@ class BEAR(SoftActorCritic):
             return imitation.most_valued(self.acting_critic, obs, actions)
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers: temperature and alpha."""
+        """Return the Lagrange multipliers temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super()._make_multipliers(), alpha]
@@ -247,9 +257,10 @@ class BEAR(SoftActorCritic):
         return value, soft_reward(batch, log_prob, self._multipliers["temperature"]())
 
     def policy_step(self, batch: Batch, step: Step) -> dict[str, Tensor]:
-        """Minimise the loss of Soft Actor-Critic's policy + alpha * (discrepancy - alpha_threshold).
+        """Minimise the policy loss of Soft Actor-Critic plus alpha * (discrepancy - alpha_threshold).
 
-        Then minimise the losses of temperature and alpha, if they are learnt (arXiv:1906.00949, eq. 1 and Algorithm 1).
+        Then minimise the losses of temperature and alpha, if these are learnt (arXiv:1906.00949, eq. 1 and Algorithm
+        1).
         """
         loss, log_prob, entropy = self.policy_loss(batch, self._multipliers["temperature"]())
         discrepancy = self._discrepancy(batch)
@@ -264,7 +275,7 @@ class BEAR(SoftActorCritic):
         return {"policy_loss": loss.detach(), "entropy": entropy, "mmd": discrepancy.detach()}
 
     def _discrepancy(self, batch: Batch) -> Tensor:
-        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]; the policy takes the gradient."""
+        """`maximum_mean_discrepancy` of actions of policy and imitator, [N]. The gradient flows into the policy."""
         with evaluating_readers(self.imitator):
             imitated = imitation.imitated_actions(self.imitator, batch.obs, self.n_mmd_action_samples)
         drawn = distribution_of(self.policy, batch).rsample((self.n_mmd_action_samples,))

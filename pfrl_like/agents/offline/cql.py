@@ -42,11 +42,11 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
     Args:
         policy: The policy.
         batch: Transitions or sequences.
-        n: Actions of each kind.
+        n: Number of actions from each of the three distributions.
 
     Returns:
-        For each row n actions of the policy, n of the policy in the next state and n uniform in [-1, 1],
-        [3 * n, N, ...], and the logarithms of their densities, [3 * n, N].
+        The sampled actions, [3 * n, N, ...], and their log-densities, [3 * n, N]. For each row, n actions are from the
+        policy, n actions are from the policy in the next state, and n actions are uniform in [-1, 1].
     """
     distributions = distribution_of(policy, batch), distribution_of(policy, batch, next=True)
     drawn = [distribution.sample((n,)) for distribution in distributions]
@@ -57,15 +57,15 @@ def conservative_actions(policy: Any, batch: Batch, n: int) -> tuple[Tensor, Ten
 
 
 def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) -> Tensor:
-    """Gap between the values of drawn actions and of the data's actions, [N] (arXiv:2006.04779, eq. 4, appendix F).
+    """Values of sampled actions minus values of the actions in the data, [N] (arXiv:2006.04779, eq. 4, appendix F).
 
-    It is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data), with a sum over the draws, for which thresholds
-    are usually given. A mean over the draws would differ by a constant.
+    The gap is log sum exp(Q(s, a) - log density(a)) - Q(s, a of the data). The sum is over the sampled actions.
+    Published values of `alpha_threshold` assume the sum. A mean over the samples would differ by a constant.
 
     Args:
-        values: Q of the drawn actions, [M, N].
-        log_density: Log-densities of the drawn actions under the distributions that they were drawn from, [M, N].
-        data_value: Q of the data's actions, [N].
+        values: Q(s, a) of the sampled actions, [M, N].
+        log_density: Log-densities of the sampled actions under their sampling distributions, [M, N].
+        data_value: Q(s, a) of the actions in the data, [N].
     """
     return torch.logsumexp(values - log_density, 0) - data_value
 
@@ -74,65 +74,72 @@ def conservative_gap(values: Tensor, log_density: Tensor, data_value: Tensor) ->
 class CQL(SoftActorCritic):
     """Conservative Q-Learning, CQL(H): Soft Actor-Critic with a term that lowers the values of unseen actions.
 
-    The conservative term compares the values of the data's actions with those of actions drawn from the policy and
-    uniformly from [-1, 1]. It is added to the critics' squared errors, not to half of them as in the paper's equation:
-    the weights that the authors and others give for the term assume this.
+    The conservative term compares the values of the actions in the data with the values of sampled actions. The samples
+    are from the policy and from the uniform distribution on [-1, 1]. The TD loss is the full squared error; the
+    equation in the paper has half of it. Published weights of the conservative term assume the full squared error.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        conservative_weight: Factor of the gap between the values of drawn actions and of the data's actions.
-        alpha_threshold: Value at which `conservative_weight` times the gap is held by learning alpha, the weight of the
-            term; None keeps alpha constant.
-        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
-        alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
-        n_action_samples: Actions of each kind drawn for each row: of the policy, of the policy in the next state, and
-            uniform.
-        soft_q_backup: Add the next state's entropy to the critics' targets, as Soft Actor-Critic does; the policy is
-            rewarded for its entropy either way.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
+            actions in the data.
+        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
+            term, is learnt to reach the target. None keeps alpha constant.
+        initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
+        alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
+        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
+            state, the policy in the next state, and the uniform distribution.
+        soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
+            policy's loss contains the entropy in both cases.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, returned by `get_statistics`.
     averaged_rows = (*SoftActorCritic.averaged_rows, "conservative_gap")
     reported = (*SoftActorCritic.reported, "average_conservative_gap", "alpha")
     _elementwise = staticmethod(square)
@@ -189,7 +196,7 @@ class CQL(SoftActorCritic):
         super().__init__(**arguments_for(SoftActorCritic, locals()))
 
     def _make_multipliers(self) -> list[LagrangeMultiplier]:
-        """Lagrange multipliers: temperature and alpha."""
+        """Return the Lagrange multipliers temperature and alpha."""
         lr = self.alpha_optimizer_lr
         alpha = LagrangeMultiplier("alpha", self.initial_alpha, "alpha_threshold", self.alpha_threshold, lr)
         return [*super()._make_multipliers(), alpha]
@@ -200,34 +207,34 @@ class CQL(SoftActorCritic):
         return float(self._multipliers["alpha"]())
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Next value and soft rewards of `SoftActorCritic`; the plain rewards without `soft_q_backup`."""
+        """Return the next value and the soft rewards of `SoftActorCritic`; plain rewards if not `soft_q_backup`."""
         next_value, soft = super().bootstrap(batch)
         return next_value, soft if self.soft_q_backup else batch.reward
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of Soft Actor-Critic's critics plus the conservative term."""
-        return (found for found, _ in self._conservative_losses(batch))
+        return (losses for losses, _ in self._conservative_losses(batch))
 
     def critics_step(
         self, batch: Batch, step: Step
     ) -> tuple[Sequence[tuple[Tensor, Tensor, Tensor]], dict[str, Tensor]]:
-        """Minimise the critics' losses and alpha's, which is `temperature_loss` of the mean gap."""
+        """Minimise the critics' losses and the loss of alpha, `temperature_loss` of the mean gap."""
         gaps = []
 
         def losses() -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-            for found, gap in self._conservative_losses(batch):
+            for critic_result, gap in self._conservative_losses(batch):
                 gaps.append(gap.detach())
-                yield found
+                yield critic_result
 
-        found = self._step_critics(losses(), step)
+        results = self._step_critics(losses(), step)
         gap = average(gaps)
         self._multipliers["alpha"].update(
             step, gap, -(self.alpha_threshold or 0.0), batch.weight, self.batch_accumulator
         )
-        return found, {"conservative_gap": gap}
+        return results, {"conservative_gap": gap}
 
     def _conservative_losses(self, batch: Batch) -> Iterator[tuple[tuple[Tensor, Tensor, Tensor], Tensor]]:
-        """For each critic the result of `critic_loss`, plus the conservative term, and the weighted gap, [N]."""
+        """Yield `critic_loss` plus the conservative term, and the weighted gap [N], for each critic."""
         with torch.no_grad():
             next_value, reward = self.bootstrap(batch)
         with evaluating_readers(self.policy):
@@ -242,24 +249,25 @@ class CQL(SoftActorCritic):
             yield (loss, td_error, mean), gap
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Values of the drawn actions, [3 * n_action_samples, N], as the conservative term uses them."""
+        """Values of the sampled actions in the conservative term, [3 * n_action_samples, N]; overridden by `CalQL`."""
         return values
 
     def _gap(self, values: Tensor, log_density: Tensor, data_value: Tensor, batch: Batch) -> Tensor:
-        """`conservative_gap`, which documents the arguments; the conservative term lowers its mean over the batch."""
+        """Return `conservative_gap`. The conservative term of the loss is the mean over the batch."""
         return conservative_gap(values, log_density, data_value)
 
     def _bounds_of_actions(self, distribution: Distribution) -> dict[str, Bounds | None]:
-        """Bounds of actions of `SoftActorCritic`, and those of the uniform actions."""
+        """Return the action bounds of `SoftActorCritic` and the bounds of the uniform actions."""
         return {**super()._bounds_of_actions(distribution), "uniform actions of CQL": (-1.0, 1.0)}
 
 
 def discrete_conservative_gap(value: Any, action: Tensor) -> Tensor:
-    """Soft maximum log sum exp Q(s, .) of the allowed actions less Q(s, a), [N] (arXiv:2006.04779, eq. 4).
+    """Log sum exp of Q(s, .) over the allowed actions, minus Q(s, a), [N] (arXiv:2006.04779, eq. 4).
 
     Args:
-        value: A `DiscreteActionValue` of the states, of any form; the gaps of an ensemble's members are added up.
-        action: The data's actions, [N].
+        value: A `DiscreteActionValue` or a distributional subclass. For an ensemble, the gaps of the members are
+            summed.
+        action: Actions in the data, [N].
     """
     gaps = [
         each.without_forbidden(each.q_values).logsumexp(1) - each.evaluate_actions(action)
@@ -272,40 +280,46 @@ class DiscreteCQL(DoubleDQN):
     """Conservative Q-Learning for discrete actions: Double DQN with a term that lowers the values of unseen actions.
 
     Args:
-        q_function: Module from observations to an `ActionValue`. The value has to be a `DiscreteActionValue`, of any
-            form.
+        q_function: Module from observations to an `ActionValue`. The value must be a `DiscreteActionValue`, including
+            distributional subclasses.
         optimizer: Optimiser of the Q-function's parameters.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        clip_delta: Huber loss if True, half the squared error otherwise; without effect on distributional losses.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        recurrent: The Q-function has the interface of `pfrl_like.nn.Recurrent`, and is trained on sequences.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        burn_in: First steps of each sequence that only bring the recurrent state up to date and are not learnt from.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent) and the choice of greedy actions.
-            The second update compiles, and the second choice for each number of observations, in about half a minute
-            each, and says so in the log (level INFO).
-        conservative_weight: Factor of the gap between the soft maximum and the value of the data's action.
+        explorer: Explorer that selects the training action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        clip_delta: True for the Huber loss, False for half the squared error; ignored by distributional losses.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        recurrent: True to train the Q-function on sequences. The Q-function must have the interface of
+            `pfrl_like.nn.Recurrent`.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        burn_in: Number of first steps of each sequence that only warm up the recurrent state. The loss ignores these
+            steps.
+        compile: True to compile the update and the selection of greedy actions. Requires Adam, AdamW, RMSprop or SGD,
+            and `recurrent=False`. The update is compiled at its second call, and the selection at its second call with
+            each batch size. Each compilation takes about 30 s and is logged (level INFO).
+        conservative_weight: Weight of the conservative gap: log sum exp of Q(s, .) minus Q(s, a) of the action in the
+            data.
 
     Raises:
-        ValueError: If `conservative_weight` is negative, or on values outside those named here.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If `conservative_weight` is negative, or if another argument is outside its documented range.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type = DiscreteActionValue
@@ -351,71 +365,77 @@ class DiscreteCQL(DoubleDQN):
 
 
 class CalQL(CQL):
-    """Conservative Q-Learning that lowers no value below the observed return, to prepare for learning online.
+    """Calibrated CQL: does not lower values below the observed return, to prepare for online learning.
 
-    The conservative term replaces values of the policy's actions that are below the return of the recorded actions
-    from the row's state on by that return (arXiv:2303.05479, eq. 5.1). Where an episode was cut off, or still runs, the
-    return bootstraps from the least value of the target critics.
+    For actions of the policy, the conservative term uses max(Q(s, a), G), where G is the return of the recorded episode
+    from s (arXiv:2303.05479, eq. 5.1). If the episode is truncated or still running, G bootstraps from the minimum over
+    the target critics.
 
-    The losses differ from those of d3rlpy 2.8 as the estimator `pfrl_like.algos.CQL` documents. d3rlpy's returns do not
-    bootstrap where an episode was cut off.
+    `pfrl_like.algos.CQL` documents how the losses differ from d3rlpy 2.8. In addition, the returns of d3rlpy do not
+    bootstrap at the end of a truncated episode.
 
-    Batches for `update` need the steps after their own: `sample_batch(..., continuation=math.inf)`. The agent requests
-    them from runners and from the replay buffer. There is no recurrent form.
+    Batches that are passed to `update` must contain the steps after each transition: `sample_batch(...,
+    continuation=math.inf)`. Runners and the agent itself sample such batches. The agent has no recurrent form.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no recurrent form: False.
-        episodic_update_len: There is no recurrent form: None.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: There is no recurrent form: 1.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        conservative_weight: Factor of the gap between the values of drawn actions and of the data's actions.
-        alpha_threshold: Value at which `conservative_weight` times the gap is held by learning alpha, the weight of the
-            term; None keeps alpha constant.
-        initial_alpha: First alpha, positive; without an `alpha_threshold` alpha keeps this value, which may be 0.
-        alpha_optimizer_lr: Learning rate of alpha's Adam; None for Adam's own default.
-        n_action_samples: Actions of each kind drawn for each row: of the policy, of the policy in the next state, and
-            uniform.
-        soft_q_backup: Add the next state's entropy to the critics' targets, as Soft Actor-Critic does; the policy is
-            rewarded for its entropy either way.
-        horizon: Least number of steps after which a return bootstraps; None for the end of the episode.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: the agent has no recurrent form.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Must be 1: the agent has no recurrent form.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        conservative_weight: Weight of the conservative gap: the values of sampled actions minus the values of the
+            actions in the data.
+        alpha_threshold: Target value of `conservative_weight` times the gap. alpha, the weight of the conservative
+            term, is learnt to reach the target. None keeps alpha constant.
+        initial_alpha: Initial alpha, positive. If `alpha_threshold` is None, alpha stays constant and may be 0.
+        alpha_optimizer_lr: Learning rate of the Adam optimiser of alpha; None uses Adam's default.
+        n_action_samples: Number of actions sampled for each row from each of three distributions: the policy in the
+            state, the policy in the next state, and the uniform distribution.
+        soft_q_backup: True to add the entropy in the next state to the critics' targets, as Soft Actor-Critic does. The
+            policy's loss contains the entropy in both cases.
+        horizon: Minimum number of steps before a return bootstraps; None sums rewards to the end of the episode.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, on an unknown keyword, or on a replay buffer that cannot give the
-            steps after a transition.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, if a keyword is unknown, or if the replay buffer cannot return
+            the steps after a transition.
     """
 
     _may_be_recurrent = False
@@ -469,23 +489,23 @@ class CalQL(CQL):
         super().__init__(**arguments_for(CQL, locals()))
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject modules that `CQL` rejects, and a replay buffer that cannot give the steps after a transition."""
+        """Reject modules that `CQL` rejects, and a replay buffer that cannot return the steps after a transition."""
         super()._check_modules(modules)
         check_tells_future(self.replay_buffer)
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Compute the returns, then update as `CQL`."""
+        """Compute the returns, then update like `CQL`."""
         with evaluating_readers(self.policy):
             returns = future_returns(batch, self._target_value, 1.0)
         return super().learn(batch.replace(returns=returns, continuation=None))
 
     def _target_value(self, obs: Any) -> Tensor:
-        """Least value of an action of the policy under the target critics, [n]."""
+        """Minimum over the target critics of the value of one sampled action in each state, [n]."""
         states = batch_of_states(obs)
         return least_value(self.target_critics, states, distribution_of(self.policy, states).sample())
 
     def _compared_values(self, values: Tensor, batch: Batch) -> Tensor:
-        """Raise the values of the policy's actions to at least the returns; those of uniform actions do not change."""
+        """Return max(value, return) for actions of the policy, and unchanged values for uniform actions."""
         (returns,) = batch.required("returns")
         of_policy = 2 * self.n_action_samples
         return torch.cat([torch.maximum(values[:of_policy], returns), values[of_policy:]])

@@ -1,4 +1,4 @@
-"""Decision Transformer, of continuous and of discrete actions (Chen et al. 2021, arXiv:2106.01345)."""
+"""Decision Transformer, for continuous and for discrete actions (Chen et al. 2021, arXiv:2106.01345)."""
 
 import logging
 import math
@@ -30,14 +30,14 @@ from pfrl_like.utils.recurrent import batch_sizes_of, sequence_of_rows
 
 
 class ReturnContext:
-    """The last steps of the running episodes, by environment.
+    """Last steps of the running episodes, keyed by environment.
 
     Args:
-        size: Number of steps kept of each episode.
+        size: Number of steps stored for each episode.
 
     Attributes:
-        target_return: Return to go at an episode's first step.
-        scale: Divisor of the returns that the model gets.
+        target_return: Return-to-go at the first step of an episode.
+        scale: Divisor of the returns-to-go that the model receives.
     """
 
     target_return = 0.0
@@ -48,8 +48,8 @@ class ReturnContext:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all episodes."""
-        self.steps: dict[int, list[list[Any]]] = {}  # of each step: return to go, observation [1, ...], action
+        """Remove all episodes."""
+        self.steps: dict[int, list[list[Any]]] = {}  # for each step: return-to-go, observation [1, ...], action
         self.to_go: dict[int, float] = {}
 
     def begin_steps(self, model: Any, rows: Sequence[int], obs: Any) -> Any:
@@ -57,13 +57,14 @@ class ReturnContext:
         for i, row in enumerate(rows):
             to_go = self.to_go.setdefault(row, self.target_return)
             steps = self.steps.setdefault(row, [])
-            own = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
-            steps.append([to_go / self.scale, own, model.no_action()])
+            own_obs = map_nested(lambda leaf: leaf[i : i + 1], obs)  # noqa: B023 - called at once
+            steps.append([to_go / self.scale, own_obs, model.no_action()])
             del steps[: -self.size]
         several = [self.steps[row] for row in rows]
         longest = max(map(len, several))
-        filled = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]  # causal: copies are ignored
-        flat = [step for steps in filled for step in steps]
+        # Copies pad shorter sequences at the end; the causal model ignores them.
+        padded = [[*steps, *[steps[-1]] * (longest - len(steps))] for steps in several]
+        flat = [step for steps in padded for step in steps]
         returns = torch.tensor([step[0] for step in flat], device=first_leaf(obs).device)
 
         def in_sequences(leaf: Tensor) -> Tensor:
@@ -81,7 +82,7 @@ class ReturnContext:
             self.steps[row][-1][2] = action
 
     def observed(self, row: int, reward: float, ended: bool) -> None:
-        """Subtract the reward from the return to go; forget the episode if it has ended."""
+        """Subtract the reward from the return-to-go; remove the episode if it has ended."""
         if ended:
             self.steps.pop(row, None)
             self.to_go.pop(row, None)
@@ -89,7 +90,7 @@ class ReturnContext:
             self.to_go[row] -= reward
 
     def state_dict(self) -> dict[str, Any]:
-        """The running episodes, as numbers and tensors."""
+        """Return the running episodes as numbers and tensors."""
         return {
             "to_go": {str(row): to_go for row, to_go in self.to_go.items()},
             "returns": {str(row): [to_go for to_go, _, _ in steps] for row, steps in self.steps.items()},
@@ -100,7 +101,7 @@ class ReturnContext:
         """Restore the result of `state_dict`.
 
         Raises:
-            ValueError: If the state does not fit; nothing is changed then.
+            ValueError: If the state does not fit. The context is not changed.
         """
         try:
             to_go = {int(row): float(left) for row, left in state["to_go"].items()}
@@ -114,15 +115,16 @@ class ReturnContext:
 
 
 def returns_to_go(batch: Batch) -> Tensor:
-    """Sum of the rewards from each row's step to the end of its episode, or as far as they are known, [N].
+    """Sum of the rewards from each row to the end of the episode, or to the last known step, [N].
 
     Raises:
-        ValueError: If the batch lacks its `continuation`.
+        ValueError: If the batch has no `continuation`.
     """
     continuation = batch.continuation
     if continuation is None:
         raise ValueError(
-            "batch lacks continuation, from which returns are made: give continuation=math.inf to sample_sequences"
+            "batch lacks continuation, which the returns are computed from: pass continuation=math.inf to "
+            "sample_sequences"
         )
     if not len(continuation.reward):
         return batch.reward
@@ -132,15 +134,15 @@ def returns_to_go(batch: Batch) -> Tensor:
 
 
 def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
-    """A model's distributions of each row's action, batch shape [N].
+    """Return the model's action distribution for each row, batch shape [N].
 
     Args:
         model: The model.
         returns: Returns to go, [N].
-        batch: Sequences.
+        batch: Batch of sequences.
 
     Raises:
-        ValueError: If the batch holds transitions.
+        ValueError: If the batch contains transitions.
     """
     if batch.lengths is None:
         raise ValueError("batch holds transitions, but a DecisionTransformer learns from sequences: lengths is None")
@@ -158,42 +160,45 @@ def predictions(model: Any, returns: Tensor, batch: Batch) -> Any:
 
 @constructor_only("context_size")
 class DecisionTransformer(OffPolicyActorCritic):
-    """Decision Transformer: imitates recorded actions given the return that followed, and acts given a target return.
+    """Decision Transformer: imitates recorded actions given their return-to-go, and acts given a target return.
 
-    The agent learns from sequences of `context_size` steps, sampled with the steps after them:
-    `sample_sequences(..., continuation=math.inf)`, as runners do. Online every episode begins with the return to go
-    `target_return`, from which the agent subtracts each reward.
+    The agent learns from sequences of `context_size` steps. The sequences must be sampled with the steps after them:
+    `sample_sequences(..., continuation=math.inf)`. Runners sample such sequences. Online, the return-to-go is
+    `target_return` at the start of each episode, and the agent subtracts each reward.
 
     Args:
         policy: A `ReturnConditionedTransformer`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where sequences are sampled from; an episodic one.
+        replay_buffer: Episodic replay buffer that the sequences are sampled from.
         target_return: Return that the agent aims at in each episode.
-        return_scale: Divisor of the returns that the network gets, positive.
-        context_size: Last steps that the network sees; None for as many as it can.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no other recurrent form: False.
-        episodic_update_len: Not supported: None; `context_size` is the length of sequences.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Not supported: False.
-        gamma: Not supported: returns are not discounted.
+        return_scale: Divisor of the returns-to-go that the network receives, positive.
+        context_size: Number of last steps that the network receives; None uses the maximum of the network.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: `context_size` is the length of the sequences.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: Must be False: compilation is not supported.
+        gamma: Must be None: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword, whose message names this class.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteDecisionTransformer")
+    # Names of statistics, in this order: averaged over updates, returned by `get_statistics`.
     averaged_updates = ("loss",)
     reported = ("average_loss", "n_updates")
     _targets = NO_TARGETS
@@ -246,21 +251,21 @@ class DecisionTransformer(OffPolicyActorCritic):
         )  # fmt: skip
         longest = self.policy.context_size
         if context_size is not None and context_size > longest:
-            raise ValueError(f"context_size is {context_size}, expected at most {longest}, that of policy")
+            raise ValueError(f"context_size is {context_size}, expected at most {longest}, the context_size of policy")
         self.context_size = context_size or longest
         self.episodic_update_len = self.context_size
         self._contexts = self._new_contexts()
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject a network that is no `ReturnConditionedTransformer`, and one for the other kind of actions.
+        """Reject a network that is not a `ReturnConditionedTransformer`, or that has the other kind of actions.
 
         Raises:
             TypeError: If the network does not fit; the message names the argument.
         """
         policy, kind, other = modules["policy"], self.action_kind[1], self.action_kind[2]
         if not isinstance(policy, ReturnConditionedTransformer):
-            came = type(policy).__name__
-            raise TypeError(f"policy is {came}, expected a pfrl_like.nn.ReturnConditionedTransformer")
+            actual = type(policy).__name__
+            raise TypeError(f"policy is {actual}, expected a pfrl_like.nn.ReturnConditionedTransformer")
         if policy.discrete != (kind == "discrete"):
             raise TypeError(f"policy has discrete={policy.discrete}, but the agent has {kind} actions: use {other}")
 
@@ -268,7 +273,7 @@ class DecisionTransformer(OffPolicyActorCritic):
 
     @property
     def acts_from_memory(self) -> bool:
-        """True: the agent acts from the last steps of the episode."""
+        """Always True: the agent selects actions from the last steps of the episode."""
         return True
 
     @property
@@ -279,7 +284,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return context
 
     def select_actions(self, obs: Any, action_mask: Any, active: Any) -> Any:
-        """Actions for a batch of features, array [k, ...]; draws no random numbers for inactive environments."""
+        """Return actions for a batch of features, array [k, ...]. Inactive environments use no random numbers."""
         k = first_leaf(obs).shape[0]
         rows = list(range(k)) if active is None else np.flatnonzero(active).tolist()
         actions = self.policy.no_action(k).cpu().numpy()
@@ -305,7 +310,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         action_mask: Any = None,
         active: Any = None,
     ) -> None:
-        """Subtract the rewards from the returns to go, then observe as the base class."""
+        """Subtract the rewards from the returns-to-go, then call the base class."""
         context = self._context
         for row, (reward, done, reset) in enumerate(zip(batch_reward, batch_done, batch_reset, strict=True)):
             if active is None or active[row]:
@@ -315,12 +320,12 @@ class DecisionTransformer(OffPolicyActorCritic):
         )  # fmt: skip
 
     def stop_episode(self) -> None:
-        """Leave the running episodes: the next steps belong to new ones."""
+        """End the running episodes; the next steps start new episodes."""
         super().stop_episode()
         self._context.clear()
 
     def acting_copy(self) -> Self:
-        """A copy that acts on the CPU and does not learn; it begins without earlier steps."""
+        """Return a copy that only selects actions, on the CPU. The copy starts without earlier steps."""
         acting: Self = super().acting_copy()
         acting._contexts = self._new_contexts()
         return acting
@@ -330,7 +335,7 @@ class DecisionTransformer(OffPolicyActorCritic):
         return {training: ReturnContext(self.context_size) for training in (False, True)}
 
     def probe(self, obs: Any) -> Any:
-        """Distribution of actions that the network gives for features of one observation, [1, ...]."""
+        """Return the network's action distribution for features of one observation, [1, ...]."""
         with taken_by("policy", obs), torch.no_grad(), evaluating_readers(self.policy):
             return ReturnContext(1).begin_steps(self.policy, [0], obs)
 
@@ -341,18 +346,18 @@ class DecisionTransformer(OffPolicyActorCritic):
             ExportError: Always.
         """
         raise ExportError(
-            "a DecisionTransformer cannot be exported: it acts by returns to go, observations and actions of several "
-            "steps; export the network, agent.policy, which takes them"
+            "a DecisionTransformer cannot be exported: its actions depend on the observations, actions and "
+            "returns-to-go of several steps; export the network agent.policy instead"
         )
 
     # Saving
 
     def saved_state(self) -> dict[str, Any]:
-        """State of the base class, and the context of the running training episodes."""
+        """Return the state of the base class, and the context of the running training episodes."""
         return {**super().saved_state(), "context": self._contexts[True].state_dict()}
 
     def restore_state(self, state: dict[str, Any]) -> None:
-        """Restore the result of `saved_state`; evaluation episodes begin anew."""
+        """Restore the result of `saved_state`. The context of evaluation episodes is cleared."""
         contexts = self._contexts
         if "context" in state:
             contexts = self._new_contexts()
@@ -365,7 +370,7 @@ class DecisionTransformer(OffPolicyActorCritic):
     update_step = imitation_step
 
     def imitation_loss(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """`bc_loss` of the network's distribution for each row, given the earlier rows and the returns to go."""
+        """`bc_loss` of the network's distribution for each row, given the earlier rows and the returns-to-go."""
         distribution = predictions(self.policy, returns_to_go(batch) / self.return_scale, batch)
         if batch.action_mask is not None:
             distribution = masked(distribution, batch.action_mask)
@@ -373,36 +378,38 @@ class DecisionTransformer(OffPolicyActorCritic):
 
 
 class DiscreteDecisionTransformer(DecisionTransformer):
-    """Decision Transformer of discrete actions; forbidden actions are left out.
+    """Decision Transformer for discrete actions. Masked actions have probability 0.
 
     Args:
-        policy: A `ReturnConditionedTransformer`. It is made with `discrete=True` and a head that gives categorical
-            distributions, such as a `SoftmaxCategoricalHead`.
+        policy: A `ReturnConditionedTransformer`. It must have `discrete=True` and a head that returns categorical
+            distributions, for example a `SoftmaxCategoricalHead`.
         optimizer: Optimiser of the policy.
-        replay_buffer: Where sequences are sampled from; an episodic one.
+        replay_buffer: Episodic replay buffer that the sequences are sampled from.
         target_return: Return that the agent aims at in each episode.
-        return_scale: Divisor of the returns that the network gets, positive.
-        context_size: Last steps that the network sees; None for as many as it can.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of the gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: There is no other recurrent form: False.
-        episodic_update_len: Not supported: None; `context_size` is the length of sequences.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        compile: Not supported: False.
-        gamma: Not supported: returns are not discounted.
+        return_scale: Divisor of the returns-to-go that the network receives, positive.
+        context_size: Number of last steps that the network receives; None uses the maximum of the network.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of the gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: Must be False: the agent has no recurrent form.
+        episodic_update_len: Must be None: `context_size` is the length of the sequences.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        compile: Must be False: compilation is not supported.
+        gamma: Must be None: returns are not discounted.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "DecisionTransformer")

@@ -19,21 +19,22 @@ from pfrl_like.utils.batch_states import batch_states as default_batch_states
 
 
 def action_gradients(values: Sequence[Any], action: Tensor) -> list[Tensor]:
-    """Gradients of Q(s, a) with respect to the actions, [N, ...] for each critic; differentiable again.
+    """Differentiable gradients of Q(s, a) with respect to the actions, [N, ...] for each critic.
 
     Args:
-        values: For each critic, an action value of one action.
-        action: The actions that the values belong to.
+        values: For each critic, an `ActionValue` with one action.
+        action: Actions that the critics evaluated.
     """
     sums = [mean_value(value).sum() for value in values]
     return [torch.autograd.grad(each, action, create_graph=True)[0] for each in sums]
 
 
 def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """Alignment of each critic's gradient with those of the others, [N] (arXiv:2110.01548, eq. 5).
+    """Alignment of each critic's gradient with the gradients of the other critics, [N] (arXiv:2110.01548, eq. 5).
 
-    It is 2 / (K - 1) times the sum of the cosines with the K - 1 others. The others take no gradient here, so that each
-    critic has the same gradient as under the paper's sum over all pairs.
+    The alignment is 2 / (K - 1) times the sum of the cosine similarities with the K - 1 other critics. The gradients of
+    the other critics are detached. Each critic therefore has the same gradient as under the sum over all pairs in the
+    paper.
 
     Args:
         gradients: `action_gradients` of each of K critics, [N, ...].
@@ -45,53 +46,61 @@ def diversity_losses(gradients: Sequence[Tensor]) -> list[Tensor]:
 
 
 class EDAC(SoftActorCritic):
-    """Soft Actor-Critic with an ensemble of critics; targets and policy use the least value of all.
+    """Soft Actor-Critic with an ensemble of critics; targets and policy use the minimum over all critics.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `SquashedGaussianHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `SquashedGaussianHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient, and of the temperature's; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        initial_temperature: First temperature, positive. Without an `entropy_target` it stays the same, and may be 0.
-        entropy_target: Entropy at which the policy is held by learning the temperature; minus the number of dimensions
-            of actions is usual. None keeps the temperature.
-        temperature_optimizer_lr: Learning rate of the temperature's Adam; None for Adam's own default.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all. The paper has 10 to 50 critics in all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of policy and temperature.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        eta: Weight of the term that makes the critics' gradients with respect to actions differ; 0 gives SAC-N.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient and of the temperature's gradient; None disables
+            clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        initial_temperature: Initial temperature, positive. If `entropy_target` is None, the temperature stays constant
+            and may be 0.
+        entropy_target: Target entropy, usually minus the number of action dimensions. The temperature is learnt to keep
+            the policy's entropy near the target. None keeps the temperature constant.
+        temperature_optimizer_lr: Learning rate of the Adam optimiser of the temperature; None uses Adam's default.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics. The paper uses 10 to 50
+            critics in total.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy and the temperature.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        eta: Weight of the diversity loss, which makes the critics' gradients with respect to actions differ; 0 gives
+            SAC-N.
 
     Raises:
-        ValueError: If `eta` is negative, or positive with a single critic, or on values outside those named here.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If `eta` is negative, or positive with a single critic, or if another argument is outside its
+            documented range.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _elementwise = staticmethod(square)
@@ -138,7 +147,9 @@ class EDAC(SoftActorCritic):
         check_numbers_in(self, eta=(0, None))
         super().__init__(**arguments_for(SoftActorCritic, locals()))
         if eta and len(self._critic_names) < 2:
-            raise ValueError(f"eta is {eta}, which keeps critics apart, but there is only one: give more, or eta=0")
+            raise ValueError(
+                f"eta is {eta}, but the diversity loss needs at least two critics: add critics, or set eta=0"
+            )
 
     def critic_losses(self, batch: Batch) -> Iterable[tuple[Tensor, Tensor, Tensor]]:
         """Losses of `SoftActorCritic`'s critics plus `eta` times `diversity_losses`."""
@@ -149,12 +160,12 @@ class EDAC(SoftActorCritic):
         batch = batch.replace(action=batch.action.detach().requires_grad_())
         with torch.enable_grad():
             values = of_action = [self.value_of(critic, batch) for critic in self.critics]
-            if batch.lengths is not None:  # recurrent states depend on earlier actions, too
+            if batch.lengths is not None:  # recurrent states also depend on earlier actions
                 of_action = [value_of(critic, batch, batch.action) for critic in self.critics]
             terms = diversity_losses(action_gradients(of_action, batch.action))
         rows = self._rows_of_critics(batch)
-        found = [
+        results = [
             critic_loss(*each, next_value, reward, **self._loss_options) for each in zip(values, rows, strict=True)
         ]
         weighted = [weighted_mean(self.eta * term, batch.weight, self.batch_accumulator) for term in terms]
-        return [(loss + term, error, value) for (loss, error, value), term in zip(found, weighted, strict=True)]
+        return [(loss + term, error, value) for (loss, error, value), term in zip(results, weighted, strict=True)]

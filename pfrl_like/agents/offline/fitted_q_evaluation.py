@@ -26,14 +26,14 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def next_action_of(policy: Any, batch: Batch, deterministic: bool) -> Tensor:
-    """Actions of the policy in the next states, [N, ...]: modes if `deterministic`, else samples."""
+    """Actions of the policy in the next states, [N, ...]: modes if `deterministic`, otherwise samples."""
     distribution = distribution_of(policy, batch, next=True)
     action: Tensor = mode_of(distribution) if deterministic else distribution.sample()
     return action
 
 
 def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> DiscreteActionValue:
-    """Mean of Q'(s', a) over the policy's actions, as an action value of one action."""
+    """Mean of Q'(s', a) over the policy's actions, as an `ActionValue` with one action."""
     probs, _ = probabilities(distribution_of(policy, batch, next=True))
     q = value_of_state(target_critic, batch, next=True).q_values
     return DiscreteActionValue(torch.linalg.vecdot(probs, q).unsqueeze(1))
@@ -41,56 +41,62 @@ def expected_next_value(policy: Any, target_critic: Any, batch: Batch) -> Discre
 
 @constructor_only("q_func1_optimizer")
 class FittedQEvaluation(OffPolicyActorCritic):
-    """Fitted Q evaluation: critics learn the value of a trained policy, which does not change.
+    """Fitted Q evaluation: critics learn the value of a fixed policy.
 
-    The target of each critic is `reward + discount * Q'(s', pi(s'))`, with Q' its own target network. Differences
-    between several critics therefore show what the data leave open.
+    The target of each critic is `reward + discount * Q'(s', pi(s'))`, where Q' is the critic's own target network.
+    Differences between the critics therefore show where the data determine the value poorly.
 
     Args:
-        policy: The evaluated policy: module from observations to distributions of actions.
-        q_funcs: The critics, called as `q_func((obs, action))`; each gives numbers [N, 1], or an action value of one
-            action, of any form.
-        q_func_optimizers: Optimisers of the critics, one for each.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
-            several steps are those of the recorded actions, not of the policy's.
+        policy: Evaluated policy: module from observations to distributions of actions.
+        q_funcs: Critics, called as `q_func((obs, action))`. Each returns a tensor [N, 1], or an `ActionValue` with one
+            action. The `ActionValue` may be distributional.
+        q_func_optimizers: Optimisers of the critics, one per critic.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
+            n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
-            policy gets the same features.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
-            False, of its samples.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
-            policy's state is stored; that of a critic is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
+            sampled action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations. The policy receives the same features.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
+            uses samples of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
+            well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: returned by `get_statistics`, averaged over updates.
     reported = ("average_q1", "average_q_func1_loss", "average_loss", "n_updates")
     averaged_updates = ("loss",)
     _elementwise = staticmethod(square)
     _is_offline = True
     policy_learns = False
     _targets = Targets(of_policy=False)
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("box", "continuous", "DiscreteFittedQEvaluation")
     _discrete_form = "DiscreteFittedQEvaluation"
 
@@ -130,80 +136,89 @@ class FittedQEvaluation(OffPolicyActorCritic):
         )  # fmt: skip
 
     def critic_losses(self, batch: Batch) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, with the value of the policy's next action under its own target network."""
+        """`critic_loss` of each critic, with the next value from the critic's own target network."""
         with torch.no_grad(), evaluating_readers(self.policy):
             action = next_action_of(self.policy, batch, self.act_deterministically)
-            following = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
+            next_values = [value_of(critic, batch, action, next=True) for critic in self.target_critics]
         values = [self.value_of(critic, batch) for critic in self.critics]
-        return self._losses_of(values, batch, following)
+        return self._losses_of(values, batch, next_values)
 
     def _losses_of(
-        self, values: Sequence[Any], batch: Batch, following: Sequence[Any], **actions: Any
+        self, values: Sequence[Any], batch: Batch, next_values: Sequence[Any], **actions: Any
     ) -> list[tuple[Tensor, Tensor, Tensor]]:
-        """`critic_loss` of each critic, from its values and the next values that it bootstraps from."""
+        """`critic_loss` of each critic, from its values and the next values to bootstrap from."""
         rows = self._rows_of_critics(batch)
         return [
             critic_loss(value, each, next, **actions, **self._loss_options)
-            for value, each, next in zip(values, rows, following, strict=True)
+            for value, each, next in zip(values, rows, next_values, strict=True)
         ]
 
     def count_updates_from(self, count: int) -> None:
-        """Set the number of updates; the targets move when it is a multiple of `target_update_interval`."""
+        """Set the number of updates, which determines when the target networks are updated next.
+
+        Target networks are updated when the number is a multiple of `target_update_interval`.
+        """
         self.optim_t = count
         self._updates_left = self._updates_per_move() - count % self._updates_per_move()
 
 
 class DiscreteFittedQEvaluation(FittedQEvaluation):
-    """Fitted Q evaluation of a policy of discrete actions.
+    """Fitted Q evaluation of a policy with discrete actions.
 
     Args:
-        policy: The evaluated policy: module from observations to distributions of actions. These are categorical.
-        q_funcs: The critics, called as `q_func(obs)`; each gives a `DiscreteActionValue` of any form. Plain ones follow
-            the mean over the policy's actions.
-        q_func_optimizers: Optimisers of the critics, one for each.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`. Returns over
-            several steps are those of the recorded actions, not of the policy's.
+        policy: Evaluated policy: module from observations to distributions of actions. The distributions must be
+            categorical.
+        q_funcs: Critics, called as `q_func(obs)`. Each returns a `DiscreteActionValue`, including distributional
+            subclasses. Critics that are not distributional bootstrap from the mean over the policy's actions.
+        q_func_optimizers: Optimisers of the critics, one per critic.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True. The
+            n-step returns contain the rewards of the recorded actions, not of the policy's actions.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy; None takes the sample.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        target_update_interval: Steps between updates of the target network; a multiple of `update_interval`.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored. The
-            policy gets the same features.
-        target_update_method: "hard" copies the parameters, "soft" moves the target's towards them.
-        soft_update_tau: How far a soft update moves, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        act_deterministically: Critics learn the value of the policy's mode, which the agent takes in evaluation; if
-            False, of its samples.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critics, are recurrent, and critics are trained on sequences. Only the
-            policy's state is stored; that of a critic is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
+        explorer: Explorer that selects the training action, given an action sampled from the policy; None uses the
+            sampled action.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        target_update_interval: Number of steps between updates of the target network; must be a multiple of
+            `update_interval`.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations. The policy receives the same features.
+        target_update_method: "hard" copies the online parameters to the target network; "soft" adds a fraction
+            `soft_update_tau` of the difference.
+        soft_update_tau: Weight of the online parameters in a soft update, in (0, 1].
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        act_deterministically: True to learn the value of the policy's mode, and to select the mode in evaluation. False
+            uses samples of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True if the policy is recurrent. The critics are then trained on sequences, and may be recurrent as
+            well. The replay buffer stores only the policy's recurrent state. Critics start each sequence from their
+            initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     value_type: type[Any] = Categorical
     value_of = staticmethod(value_of_state)
+    # Kind of the action space, its name in errors, and the agent for the other kind of actions.
     action_kind = ("discrete", "discrete", "FittedQEvaluation")
 
     def _check_modules(self, modules: Mapping[str, nn.Module]) -> None:
-        """Reject critics that take actions as well, and an explorer of continuous actions.
+        """Reject critics that take the action as input, and an explorer for continuous actions.
 
         Raises:
-            TypeError: If one does not fit; the message names the argument.
+            TypeError: If a critic or the explorer does not fit. The message names the argument.
         """
         for name, critic in self._critics_among(modules).items():
             check_takes_state(name, critic)
@@ -216,7 +231,7 @@ class DiscreteFittedQEvaluation(FittedQEvaluation):
         with torch.no_grad(), evaluating_readers(self.policy):
             if self.act_deterministically or any(type(value) is not DiscreteActionValue for value in values):
                 next_action = next_action_of(self.policy, batch, self.act_deterministically)
-                following = [value_of_state(critic, batch, next=True) for critic in self.target_critics]
+                next_values = [value_of_state(critic, batch, next=True) for critic in self.target_critics]
             else:
-                following = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
-        return self._losses_of(values, batch, following, action=batch.action.long(), next_action=next_action)
+                next_values = [expected_next_value(self.policy, critic, batch) for critic in self.target_critics]
+        return self._losses_of(values, batch, next_values, action=batch.action.long(), next_action=next_action)

@@ -1,4 +1,4 @@
-"""Imitators of recorded actions, their losses, and the choice of the most valued of the actions that they draw."""
+"""Imitators of recorded actions: their losses, and the selection of the best of several sampled actions."""
 
 import functools
 from collections.abc import Callable
@@ -29,7 +29,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
     Each term is averaged over its components.
 
     Args:
-        imitator: A `ConditionalVAE`, which takes the gradient.
+        imitator: A `ConditionalVAE`. The gradient of the loss flows into its parameters.
         batch: Transitions.
         beta: Weight of the KL divergence.
         accumulator: "mean" or "sum" over the rows.
@@ -44,7 +44,7 @@ def conditional_vae_loss(imitator: Any, batch: Batch, beta: float, accumulator: 
 
 
 def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = "mean") -> tuple[Tensor, Tensor]:
-    """`conditional_vae_loss` of a `ConditionalVAE`, which documents the arguments; `bc_loss` of a policy."""
+    """Return `conditional_vae_loss` for a `ConditionalVAE`, and `bc_loss` for a policy."""
     if isinstance(imitator, ConditionalVAE):
         return conditional_vae_loss(imitator, batch, beta, accumulator)
     return bc_loss(imitator, batch, accumulator)
@@ -52,27 +52,27 @@ def imitation_loss(imitator: Any, batch: Batch, beta: float, accumulator: str = 
 
 @torch.no_grad()
 def imitated_actions(imitator: Any, obs: Any, n: int) -> Tensor:
-    """Draw n actions of the imitator for each observation, [n, N, ...]."""
+    """Sample n actions from the imitator for each observation, [n, N, ...]."""
     if isinstance(imitator, ConditionalVAE):
         return imitator.draw(obs, n)
     drawn: Tensor = fast_forward(imitator, obs).sample((n,))
     return drawn
 
 
-# Functions of actor-critics that also learn an imitator
+# Functions for actor-critics that also train an imitator
 
 
 def take_imitator(
     agent: Any, imitator: nn.Module, optimizer: torch.optim.Optimizer, beta: float, rl_start_step: float
 ) -> None:
-    """Store the imitator arguments of an agent's constructor, which calls this first.
+    """Store the imitator arguments of an agent. The agent's constructor calls this function first.
 
     Args:
-        agent: The agent; its `extra_modules` returns `_its_imitator`, which this sets.
+        agent: The agent. The function sets the attribute `_its_imitator`, which `extra_modules` returns.
         imitator: The imitator.
         optimizer: Optimiser of the imitator.
         beta: Weight of the KL divergence in the loss of a `ConditionalVAE`, at least 0.
-        rl_start_step: Number of first updates in which only the imitator learns.
+        rl_start_step: Number of first updates that train only the imitator.
 
     Raises:
         ValueError: If `beta` or `rl_start_step` is negative.
@@ -90,8 +90,9 @@ def step_imitator(
     Args:
         agent: The agent.
         batch: Minibatch of features.
-        step: Takes a gradient step on a loss.
-        found: TD errors and statistics of the other steps; None if only the imitator learns, whose errors are returned.
+        step: Function that makes a gradient step on a loss.
+        found: TD errors and statistics of the other gradient steps. None if only the imitator is trained; the errors of
+            the imitator are then returned.
     """
     loss, error = imitation_loss(agent.imitator, batch, agent.beta, agent.batch_accumulator)
     step("imitator_optimizer", loss)
@@ -100,20 +101,20 @@ def step_imitator(
 
 
 def learn_imitator_alone(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update only the imitator, as before `rl_start_step`; returns errors, [N], and statistics."""
+    """Update only the imitator, as before `rl_start_step`; return its errors [N] and the statistics."""
     return agent._run_update_step(batch.replace(action=batch.action.float()), False, True)  # type: ignore[no-any-return]
 
 
 def try_imitator(agent: Any, batch: Batch) -> None:
-    """Reject an imitator that cannot learn from a batch of two rows.
+    """Raise if the imitator's loss cannot be computed for a batch of two rows.
 
     Raises:
-        TypeError: If its inputs or its output have another type.
-        ValueError: If observations or actions do not fit it.
+        TypeError: If the imitator's inputs or outputs have a wrong type.
+        ValueError: If observations or actions do not fit the imitator.
     """
     if not isinstance(agent.imitator, ConditionalVAE):
-        given: Any = tried_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
-        check_distribution("imitator", given, densities=False, reparametrised=True, instead="another agent")
+        output: Any = tried_output("imitator", agent.imitator, batch, Distribution, "a pfrl_like.nn.ConditionalVAE")
+        check_distribution("imitator", output, densities=False, reparametrised=True, instead="another agent")
     else:
         with told_of("imitator.encoder", batch):
             fast_forward(agent.imitator.encoder, (batch.obs, batch.action))
@@ -124,11 +125,12 @@ def try_imitator(agent: Any, batch: Batch) -> None:
 
 
 class ChosenAction(DeltaVector):
-    """Actions chosen among several by their values.
+    """Deterministic distribution of the selected actions, with a function that evaluates other actions.
 
     Args:
-        loc: The actions, [N, A].
-        score: Maps any actions in the same states to their values, [N], to compare them with the chosen ones.
+        loc: Selected actions, [N, A].
+        score: Function that returns the values of given actions in the same states, [N], for comparison with the
+            selected actions.
     """
 
     def __init__(self, loc: Tensor, score: Callable[[Tensor], Tensor]) -> None:
@@ -137,18 +139,18 @@ class ChosenAction(DeltaVector):
 
 
 def chosen(actions: Tensor, values: Tensor) -> Tensor:
-    """Choose the action of the largest value, [N, A], among actions [M, N, A] with values [M, N]."""
+    """Select the action with the highest value, [N, A], among actions [M, N, A] with values [M, N]."""
     return actions[values.argmax(0), torch.arange(values.shape[1], device=values.device)]
 
 
 def most_valued(critic: Any, obs: Any, actions: Tensor) -> ChosenAction:
-    """Choose the action that a critic values most in each state, among actions [M, N, A]."""
+    """Select the action with the highest critic value in each state, among actions [M, N, A]."""
     score = functools.partial(_value, critic)
     return ChosenAction(chosen(actions, apply_in_chunks(score, obs, actions)), functools.partial(score, obs))
 
 
 def chosen_for_active(choose: Callable[[Any], DeltaVector], obs: Any, active: Any) -> DeltaVector:
-    """Actions that `choose` gives for k observations; zeros, without random draws, for inactive environments."""
+    """Return `choose(obs)` for k observations. Inactive environments get zeros and use no random numbers."""
     if active is None or np.all(active):
         return choose(obs)
     if not np.any(active):

@@ -23,19 +23,19 @@ from pfrl_like.utils.contexts import evaluating_readers
 
 
 def state_value_of(v_func: Any, batch: Batch, *, next: bool = False) -> Tensor:
-    """V(s) of every row, or V(s') of the `next` states, [N]; recurrent states begin with the sequence.
+    """V(s), or V(s') if `next`, [N]. A recurrent `v_func` starts each sequence from its initial recurrent state.
 
-    Ignores the batch's action masks, since V does not depend on actions.
+    Action masks are ignored, because V does not depend on actions.
 
     Raises:
-        ValueError: If it is not one number for each row.
+        ValueError: If `v_func` does not return one value for each row.
     """
     batch = batch.replace(action_mask=None, next_action_mask=None)
     value = dqn.action_values(v_func, with_own_memory(v_func, batch, next=next), next=next)
     n = len(batch)
     if not isinstance(value, Tensor) or value.shape not in {(n, 1), (n,)}:
-        came = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise ValueError(f"v_func gives {came} for {n} rows, expected one number for each, ({n}, 1)")
+        actual = f"numbers of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise ValueError(f"v_func gives {actual} for {n} rows, expected one number for each row, ({n}, 1)")
     return value.reshape(-1)
 
 
@@ -45,14 +45,14 @@ def iql_value_loss(
     """Expectile loss of V(s) against Q(s, a) of the recorded actions (arXiv:2110.06169, eq. 5).
 
     Args:
-        v_func: The value function, which takes the gradient.
+        v_func: The value function. The gradient of the loss flows into its parameters.
         q: Q(s, a), [N].
         batch: Transitions or sequences.
         tau: Expectile of the action values that V learns.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and V(s), [N], detached.
+        The scalar loss (weighted if the batch has weights), and the detached V(s), [N].
     """
     value = state_value_of(v_func, batch)
     return weighted_mean(expectile(q - value, tau), batch.weight, accumulator), value.detach()
@@ -68,83 +68,87 @@ def iql_critic_loss(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Loss of a critic's values against reward + discount * V(s') (arXiv:2110.06169, eq. 6).
 
-    Distributional critics learn the target by their means, since V is a number.
+    The target is a scalar, because V is a scalar. Distributional critics are trained by their means.
 
     Args:
-        value: Action value of one action, the one taken, in each state.
+        value: `ActionValue` of each row with one action, the action taken.
         batch: Transitions or sequences.
-        next_value: V(s'), [N]; takes no gradient.
-        elementwise: Loss of one TD error.
+        next_value: V(s'), [N]; no gradient flows into it.
+        elementwise: Function that returns the loss of each TD error.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
-        The scalar loss (weighted if the batch has weights), and detached: the TD errors, [N], and Q(s, a), [N].
+        The scalar loss (weighted if the batch has weights), the detached TD errors, [N], and the detached Q(s, a), [N].
     """
     target = td_target(batch.reward, batch.discount, next_value)
-    only = torch.zeros_like(batch.reward, dtype=torch.int64)
-    loss, td_error, mean = value.target_loss(only, target, elementwise)
+    action = torch.zeros_like(batch.reward, dtype=torch.int64)
+    loss, td_error, mean = value.target_loss(action, target, elementwise)
     return weighted_mean(loss, batch.weight, accumulator), td_error, mean
 
 
 @constructor_only("v_func_optimizer")
 class IQL(AdvantageWeightedActorCritic):
-    """Implicit Q-Learning: evaluates recorded actions only.
+    """Implicit Q-Learning: the critics evaluate only recorded actions.
 
     A value function learns an upper expectile of the critics' values of recorded actions. The critics bootstrap from
     the value function. The policy imitates recorded actions with the weights min(exp(beta * (Q - V)), max_weight).
 
-    The losses of critics and value function equal those of d3rlpy 2.8, which reports their sum as `critic_loss`. The
-    weights of d3rlpy's policy use V after the value function's step; the weights here use V before that step.
+    The losses of critics and value function equal the losses of d3rlpy 2.8; d3rlpy reports their sum as `critic_loss`.
+    d3rlpy computes the policy's weights with V after the update of the value function. This agent uses V before the
+    update.
 
     Args:
-        policy: Module from observations to distributions of actions with densities, such as one that ends in a
+        policy: Module from observations to distributions of actions with densities, for example one that ends in a
             `GaussianHeadWithStateIndependentCovariance`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
         q_func2_optimizer: Optimiser of the second critic; None if `q_func2` is None.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update, in (0, 1].
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        n_times_update: Updates at each updating step.
-        policy_update_delay: Updates of the critics for each one of the policy.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        v_func: Value function: module from observations to numbers [N, 1].
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        n_times_update: Number of updates every `update_interval` steps.
+        policy_update_delay: Number of critic updates per update of the policy.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        v_func: Value function: module from observations to values [N, 1].
         v_func_optimizer: Optimiser of the value function.
-        expectile: Expectile that the value function learns, between 0 and 1; 0.5 is the mean, 0.9 nearly the best
-            action.
-        beta: Inverse temperature of the weights, positive; the larger, the more the advantage counts.
-        max_weight: Largest weight, positive.
+        expectile: Expectile that the value function learns, between 0 and 1. 0.5 gives the mean over recorded actions;
+            0.9 is close to the value of the best recorded action.
+        beta: Inverse temperature of the weights, positive. A larger value gives the advantage more influence.
+        max_weight: Maximum weight, positive.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
+    # Names of statistics, in this order: averaged over rows, averaged over updates, returned by `get_statistics`.
     averaged_rows = ("v", "weight")
     averaged_updates = ("policy_loss", "v_func_loss")
     reported = (*AdvantageWeightedActorCritic.reported, "average_v", "average_v_func_loss")
@@ -197,16 +201,16 @@ class IQL(AdvantageWeightedActorCritic):
         super().__init__(**arguments_for(AdvantageWeightedActorCritic, locals()))
 
     def extra_modules(self) -> tuple[Mapping[str, nn.Module], Mapping[str, torch.optim.Optimizer]]:
-        """The value function and its optimiser, by attribute."""
+        """Return the value function and its optimiser, keyed by attribute name."""
         return self._further
 
     def try_parts(self, batch: Batch, distribution: Any) -> None:
-        """Reject a value function whose output is not a tensor of numbers, then what the base class rejects."""
+        """Reject a value function whose output is not a tensor, then call the base class."""
         tried_output("v_func", self.v_func, batch, Tensor, "a network that ends in Linear(n, 1)")
         super().try_parts(batch, distribution)
 
     def update_step(self, batch: Batch, step: Step, with_policy: bool = True) -> tuple[Tensor, dict[str, Tensor]]:
-        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V as it was before the update."""
+        """Minimise the losses of critics and policy, and `iql_value_loss`, all with V before the update."""
         with torch.no_grad():
             q = least_value(self.target_critics, batch)
         loss, v = iql_value_loss(self.v_func, q, batch, self.expectile, self.batch_accumulator)

@@ -1,4 +1,4 @@
-"""TD3 with behavioural cloning (arXiv:2106.06860), and ReBRAC, with penalised critics, too (arXiv:2305.09836)."""
+"""TD3+BC (arXiv:2106.06860), and ReBRAC, which also penalises the critics' targets (arXiv:2305.09836)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -26,10 +26,10 @@ def td3_plus_bc_policy_loss(
     (arXiv:2106.06860, section 4.)
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         q_function: The critic.
         batch: Transitions or sequences.
-        alpha: Weight of the critic's term, where the squared error has the weight 1.
+        alpha: Weight of the critic's term relative to the squared error.
         accumulator: "mean" or "sum" over the rows.
 
     Returns:
@@ -42,55 +42,57 @@ def td3_plus_bc_policy_loss(
 
 
 class TD3PlusBC(TD3):
-    """TD3 whose policy also imitates the recorded actions.
+    """TD3 with behavioural cloning: the policy also imitates the recorded actions.
 
-    In the paper observations have mean 0 and standard deviation 1 (`preprocessing`). An update equals that of d3rlpy
-    2.8.
+    The paper standardises observations. This class does not; use a scaler from `pfrl_like.preprocessing`. The policy's
+    loss uses only the first critic. An update equals an update of d3rlpy 2.8.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action. The policy follows it.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        policy_update_delay: Updates of the critics for each one of the policy and the targets.
-        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        alpha: Weight of the critic's term in the policy's loss, where the squared error has the weight 1; 0 gives
-            imitation only.
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update of the policy.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        policy_update_delay: Number of critic updates per update of the policy and the target networks.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        alpha: Weight of the critic's term in the policy's loss relative to the squared error. 0 gives pure imitation.
 
     Raises:
-        ValueError: If `alpha` is negative, or on values outside those named here.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If `alpha` is negative, or if another argument is outside its documented range.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _is_offline = True
@@ -143,10 +145,10 @@ class TD3PlusBC(TD3):
 def rebrac_policy_loss(
     policy: Any, critics: Sequence[Any], batch: Batch, beta: float, accumulator: str = "mean"
 ) -> Tensor:
-    """-Q / mean |Q| + beta * (pi(s) - a)**2, with Q the least Q(s, pi(s)) of the critics (arXiv:2305.09836, section 3).
+    """-Q / mean |Q| + beta * (pi(s) - a)**2, Q = min Q(s, pi(s)) over critics (arXiv:2305.09836, section 3).
 
     Args:
-        policy: The policy, which takes the gradient.
+        policy: The policy. The gradient of the loss flows into its parameters.
         critics: The critics.
         batch: Transitions or sequences.
         beta: Weight of the squared distance from the recorded actions.
@@ -162,10 +164,10 @@ def rebrac_policy_loss(
 
 
 def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
-    """Rewards less the penalty on the next actions, [N]: `reward - discount * beta * (a' - b')**2`.
+    """Rewards minus the penalty on the next actions, [N]: `reward - discount * beta * (a' - b')**2`.
 
-    The result plus `discount * Q(s', a')` is the target of critics of any form (arXiv:2305.09836, section 3). At the
-    end of an episode, where the next recorded action b' is not known, there is no penalty.
+    b' is the next recorded action. The result plus `discount * Q(s', a')` is the target (arXiv:2305.09836, section 3).
+    The critics may be distributional. At the end of an episode b' is unknown, and the penalty is 0.
 
     Args:
         batch: Transitions or sequences, with `next_action`.
@@ -185,8 +187,8 @@ def rebrac_reward(batch: Batch, next_action: Tensor, beta: float) -> Tensor:
 def _next_actions_of(batch: Batch) -> Tensor:
     if batch.next_action is None:
         raise ValueError(
-            "batch lacks next_action, from which the critics' penalty is made: give next_actions=True to sample_batch, "
-            "or to sample_sequences"
+            "batch lacks next_action, which the critics' penalty is computed from: pass next_actions=True to "
+            "sample_batch or sample_sequences"
         )
     recorded: Tensor = batch.next_action
     return recorded
@@ -195,54 +197,58 @@ def _next_actions_of(batch: Batch) -> Tensor:
 class ReBRAC(TD3):
     """TD3 that penalises distance from the recorded actions in the policy's loss and in the critics' targets.
 
-    Batches for `update` need the actions after their own: `sample_batch(..., next_actions=True)`. The agent requests
-    them from runners and from the replay buffer. An update equals that of d3rlpy 2.8.
+    Batches that are passed to `update` must contain `next_action`, the next recorded actions: `sample_batch(...,
+    next_actions=True)`. Runners and the agent itself sample such batches. The policy's loss uses the minimum over all
+    critics. An update equals an update of d3rlpy 2.8.
 
     Args:
-        policy: Module from observations to distributions of actions, such as one that ends in a `DeterministicHead`.
-        q_func1: First critic, called as `q_func1((obs, action))`; it gives numbers [N, 1], or an action value of one
-            action. The policy follows it. In the paper critics have layer normalisation, as a `DropoutFCSAQFunction`
-            with `dropout=0` has.
-        q_func2: Second critic; None if the first is a `QFunctionEnsemble`, which holds all of them.
+        policy: Module from observations to distributions of actions, for example one that ends in a
+            `DeterministicHead`.
+        q_func1: First critic, called as `q_func1((obs, action))`; it returns a tensor [N, 1] or an `ActionValue` with
+            one action. The paper uses critics with layer normalisation, for example a `DropoutFCSAQFunction` with
+            `dropout=0`.
+        q_func2: Second critic; None if `q_func1` is a `QFunctionEnsemble`, which contains all critics.
         policy_optimizer: Optimiser of the policy.
         q_func1_optimizer: Optimiser of the first critic.
-        q_func2_optimizer: Optimiser of the second critic; None if the first is a `QFunctionEnsemble`.
-        replay_buffer: Where transitions are stored and sampled from; an episodic one for `recurrent`.
+        q_func2_optimizer: Optimiser of the second critic; None if `q_func1` is a `QFunctionEnsemble`.
+        replay_buffer: Replay buffer that stores the transitions; an episodic replay buffer if `recurrent` is True.
         gamma: Discount factor per step.
-        explorer: Chooses the action in training, given a sample of the policy.
-        gpu: CUDA device index; None or negative means the CPU.
-        replay_start_size: No update while the buffer holds fewer items.
-        minibatch_size: Transitions (recurrent: sequences) per update.
-        update_interval: Steps between updates.
-        phi: Feature extractor applied to each observation on its way to the network; raw observations are stored.
-        soft_update_tau: How far the targets move after each update of the policy, in (0, 1].
-        n_times_update: Updates at each updating step.
-        max_grad_norm: Largest L2 norm of each network's gradient; None for no clipping.
-        logger: Logger of refused updates.
-        batch_states: Makes a batch of a list of observations, called as (states, device, phi).
-        burnin_action_func: Gives the actions in training until the policy has learnt once; None leaves them to the
-            policy. In actors of other processes until they get the first parameters thereafter. Where actions are
-            masked it has to take the keyword `action_mask`, [n_actions].
-        policy_update_delay: Updates of the critics for each one of the policy and the targets.
-        target_policy_smoothing_func: Adds noise to a batch of the target policy's actions.
-        further_q_funcs: More critics; targets are the least value of all.
-        further_q_func_optimizers: Their optimisers.
-        batch_accumulator: "mean" or "sum" of the losses over the minibatch.
-        recurrent: The policy, and maybe the critic, is recurrent and trained on sequences. Only the policy's state is
-            stored; the critic's is the initial one where a sequence begins.
-        episodic_update_len: Longest sequence for recurrent updates, in steps; None for whole episodes.
-        act_deterministically: In evaluation take the mode of the policy, not a sample.
-        device: Device as text or `torch.device`, instead of `gpu`.
-        num_steps: Steps of the returns in recurrent updates, within each sequence; the action value has to be indexable
-            then. Otherwise it is the replay buffer that has such an argument.
-        compile: Compile the whole update (Adam, AdamW, RMSprop or SGD; not recurrent). The second update compiles, in
-            about half a minute, and says so in the log (level INFO).
-        actor_beta: Weight of the squared distance of the policy's actions from the recorded ones, at least 0.
-        critic_beta: Weight of the squared distance of the next actions from the recorded ones, at least 0.
+        explorer: Explorer that selects the training action, given an action sampled from the policy.
+        gpu: CUDA device index. None or a negative index means the CPU.
+        replay_start_size: Minimum `len(replay_buffer)` for an update.
+        minibatch_size: Number of transitions per update; number of sequences if `recurrent` is True.
+        update_interval: Number of steps between updates.
+        phi: Feature extractor applied to each observation before the network. The replay buffer stores raw
+            observations.
+        soft_update_tau: Weight of the online parameters in the soft update of the target networks, in (0, 1]. The soft
+            update runs after each update of the policy.
+        n_times_update: Number of updates every `update_interval` steps.
+        max_grad_norm: Maximum L2 norm of each network's gradient; None disables clipping.
+        logger: Logger for rejected updates (non-finite loss or gradient).
+        batch_states: Function that converts a list of observations to a batch, called as (states, device, phi).
+        burnin_action_func: Function that returns a training action until the first update of the policy; None samples
+            from the policy. An actor in another process uses the function until the actor receives the first parameters
+            after that update. If actions are masked, the function must accept the keyword `action_mask`, [n_actions].
+        policy_update_delay: Number of critic updates per update of the policy and the target networks.
+        target_policy_smoothing_func: Function that adds noise to a batch of actions of the target policy.
+        further_q_funcs: Additional critics. The target uses the minimum over all critics.
+        further_q_func_optimizers: Optimisers of the additional critics.
+        batch_accumulator: "mean" or "sum": reduction of the losses over the minibatch.
+        recurrent: True to train a recurrent policy on sequences; critics may be recurrent as well. The replay buffer
+            stores only the policy's recurrent state. Critics start each sequence from their initial recurrent state.
+        episodic_update_len: Maximum length of the sequences in recurrent updates, in steps; None uses whole episodes.
+        act_deterministically: True to select the mode of the policy in evaluation, False to sample.
+        device: Device as a string or `torch.device`, instead of `gpu`.
+        num_steps: Number of steps n of the n-step returns in recurrent updates. If n > 1, the action value must support
+            indexing. For updates that are not recurrent, set `num_steps` of the replay buffer instead.
+        compile: True to compile the update. Requires Adam, AdamW, RMSprop or SGD, and `recurrent=False`. The update is
+            compiled at its second call. The compilation takes about 30 s and is logged (level INFO).
+        actor_beta: Weight of the squared distance between the policy's actions and the recorded actions, at least 0.
+        critic_beta: Weight of the squared distance between the next actions and the recorded next actions, at least 0.
 
     Raises:
-        ValueError: On values outside those named here, with the value got.
-        TypeError: If the parts do not fit together, or on an unknown keyword.
+        ValueError: If an argument is outside the range documented above. The message contains the value.
+        TypeError: If the arguments do not fit together, or if a keyword is unknown.
     """
 
     _is_offline = True
@@ -290,12 +296,12 @@ class ReBRAC(TD3):
         super().__init__(**arguments_for(TD3, locals()))
 
     def learn(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        """Update as `TD3`, after a check that the batch has next actions."""
-        _next_actions_of(batch)  # before anything is compiled
+        """Check that the batch has next actions, then update like `TD3`."""
+        _next_actions_of(batch)  # raises before compilation
         return super().learn(batch)
 
     def bootstrap(self, batch: Batch) -> tuple[Any, Tensor]:
-        """Least value of TD3's next action under the target critics, and `rebrac_reward`."""
+        """Return the minimum over the target critics of the value of TD3's next action, and `rebrac_reward`."""
         next_action = td3_next_action(self.target_policy, batch, self.target_policy_smoothing_func)
         reward = rebrac_reward(batch, next_action, self.critic_beta)
         return least_next_value(self.target_critics, batch, next_action), reward

@@ -25,7 +25,7 @@ from pfrl_like.utils.recurrent import is_recurrent
 
 
 def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the constructor arguments that an agent has in common with its base class, by name.
+    """Return the constructor arguments that an agent has in common with its base class, keyed by name.
 
     Args:
         base: The base class, an agent with explicit arguments.
@@ -35,7 +35,7 @@ def arguments_for(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agent's constructor arguments that its base class takes as keywords of the same names.
+    """Return the constructor arguments of an agent that are also keyword arguments of its base class.
 
     Args:
         base: The base class.
@@ -47,12 +47,12 @@ def passed_on(base: type, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and fit together.
+    """Check that all parts have the expected types and match each other.
 
     Args:
-        agent: The agent, which has the other parts as attributes.
-        modules: The modules that learn, by argument.
-        optimizers: Their optimisers, by argument.
+        agent: Agent that has the other parts as attributes.
+        modules: Trained modules, keyed by argument name.
+        optimizers: Optimisers of the modules, keyed by argument name.
     """
     buffer, explorer = agent.replay_buffer, agent.explorer
     check_kinds(
@@ -68,11 +68,12 @@ def check_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str,
 
 
 def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]) -> None:
-    """Check that each optimiser holds parameters of its module, which otherwise would silently not learn.
+    """Check that each optimiser holds parameters of its module. Otherwise the module would silently not be trained.
 
     Args:
-        modules: The modules that learn, by argument.
-        optimizers: One optimiser for each, by argument, in the same order; others may follow.
+        modules: Trained modules, keyed by argument name.
+        optimizers: One optimiser for each module, in the same order, keyed by argument name. Additional optimisers may
+            follow.
 
     Raises:
         ValueError: If an optimiser holds no parameter of its module.
@@ -81,18 +82,18 @@ def check_pairs(modules: Mapping[str, torch.nn.Module], optimizers: Mapping[str,
         held = {id(param) for group in optimizer.param_groups for param in group["params"]}
         if held.isdisjoint(map(id, module.parameters())):
             raise ValueError(
-                f"{name} holds no parameter of {module_name}, which would not learn: make it of "
-                f"{module_name}.parameters()"
+                f"{name} holds no parameter of {module_name}, so {module_name} would not be trained: construct {name} "
+                f"with {module_name}.parameters()"
             )
 
 
 def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> None:
-    """Check that modules, buffer and `recurrent` agree; among modules, only the acting one has to be recurrent."""
+    """Check that modules and buffer match `recurrent`. Among the modules, only the acting module must be recurrent."""
     for name in ("recurrent", "episodic_update_len"):
         if getattr(agent, name) and not agent._may_be_recurrent:
             raise ValueError(
-                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} has no recurrent form, which would "
-                "learn from sequences: leave it out"
+                f"{name} is {getattr(agent, name)!r}, but {type(agent).__name__} does not support recurrent networks: "
+                f"leave {name} out"
             )
     for name, module in modules.items():
         kind = type(module).__name__
@@ -102,9 +103,9 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
                 "pfrl_like.nn.RecurrentSequential, or leave recurrent out"
             )
         if not agent.recurrent and is_recurrent(module):
-            no_form = f"{type(agent).__name__} has no recurrent form: use another network"
-            way_out = "recurrent is False: say True" if agent._may_be_recurrent else no_form
-            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {way_out}")
+            no_form = f"{type(agent).__name__} does not support recurrent networks: use a different network"
+            advice = "recurrent is False: pass recurrent=True" if agent._may_be_recurrent else no_form
+            raise TypeError(f"{name} is {kind}, which keeps a recurrent state, but {advice}")
     buffer = agent.replay_buffer
     episodic = isinstance(buffer, AbstractEpisodicReplayBuffer)
     if agent.learns_from_sequences and not episodic:
@@ -115,13 +116,13 @@ def _check_recurrence(agent: Any, modules: Mapping[str, torch.nn.Module]) -> Non
         )
     if not agent.learns_from_sequences and episodic and buffer.prioritized:
         raise TypeError(
-            f"replay_buffer is {type(buffer).__name__}, whose priorities are those of sequences, but "
+            f"replay_buffer is {type(buffer).__name__}, which prioritises sequences, but "
             "recurrent is False: use PrioritizedReplayBuffer, or EpisodicReplayBuffer"
         )
 
 
 def check_arguments(agent: Any) -> None:
-    """Check numbers and words against the ranges documented in `DQN`; the parts have been checked before."""
+    """Check numbers and string options against the values documented in `DQN`. Call it after the parts are checked."""
     counts = ("minibatch_size", "update_interval", "n_times_update", "num_steps")
     check_lengths(agent, *counts, optional=("episodic_update_len",))
     check_counts(least=0, burn_in=agent.burn_in)
@@ -142,7 +143,7 @@ def check_arguments(agent: Any) -> None:
         ("soft_update_tau", 0 < agent.soft_update_tau <= 1, "a number above 0, at most 1"),
         ("batch_accumulator", agent.batch_accumulator in ("mean", "sum"), "'mean' or 'sum'"),
         ("num_steps", agent.num_steps == 1 or agent.recurrent,
-         "1, or more with recurrent=True; otherwise the replay buffer has num_steps"),
+         "1, or more with recurrent=True; otherwise set num_steps of the replay buffer"),
         ("burn_in", agent.burn_in == 0 or agent.recurrent, "0, or more with recurrent=True"),
     ]  # fmt: skip
     for name, holds, expected in needs:
@@ -151,10 +152,12 @@ def check_arguments(agent: Any) -> None:
 
 
 def check_start(agent: Any) -> None:
-    """Check that the replay buffer can reach `replay_start_size`; offline agents check it when an online run begins.
+    """Check that the capacity of the replay buffer is at least `replay_start_size`.
+
+    Offline agents make this check when an online run begins.
 
     Raises:
-        ValueError: If it cannot.
+        ValueError: If the capacity is smaller.
     """
     start, capacity = agent.replay_start_size, getattr(agent.replay_buffer, "capacity", None)
     if capacity is not None and start > capacity:
@@ -166,12 +169,12 @@ def _has(part: Any, *names: str) -> bool:
 
 
 def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that all parts have the expected types and fit together.
+    """Check that all parts have the expected types and match each other.
 
     Args:
-        agent: The agent, which has the other parts as attributes.
-        modules: The modules that learn, by argument.
-        optimizers: Their optimisers, by argument.
+        agent: Agent that has the other parts as attributes.
+        modules: Trained modules, keyed by argument name.
+        optimizers: Optimisers of the modules, keyed by argument name.
     """
     normalizer = agent.obs_normalizer
     fits = normalizer is None or isinstance(normalizer, EmpiricalNormalization)
@@ -190,37 +193,37 @@ def check_on_policy_parts(agent: Any, modules: Mapping[str, Any], optimizers: Ma
 
 
 def listed(argument: str, parts: Any) -> dict[str, Any]:
-    """Return the parts of a list argument under names such as "q_funcs[0]".
+    """Return the parts of a list argument, keyed by names such as "q_funcs[0]".
 
     Raises:
-        TypeError: If it is not a list, for instance a single part.
+        TypeError: If `parts` is not a list, for example a single module.
     """
-    single = isinstance(parts, nn.Module) and not isinstance(parts, nn.ModuleList)  # a Sequential lists its layers
+    single = isinstance(parts, nn.Module) and not isinstance(parts, nn.ModuleList)  # a Sequential is one module
     if single or not isinstance(parts, Iterable) or isinstance(parts, str | Mapping):
-        raise TypeError(f"{argument} is a single {type(parts).__name__}, expected a list with one for each critic")
+        raise TypeError(f"{argument} is a single {type(parts).__name__}, expected one list element per critic")
     return {f"{argument}[{i}]": part for i, part in enumerate(parts)}
 
 
 def numbered(
     q_funcs: Mapping[str, nn.Module], optimizers: Mapping[str, torch.optim.Optimizer]
 ) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Rename critics and their optimisers, given by argument, to q_func1, q_func1_optimizer, ...
+    """Rename critics and their optimisers, keyed by argument, to q_func1, q_func1_optimizer, ...
 
     Raises:
-        TypeError: If one has the wrong type.
+        TypeError: If a critic or an optimiser has the wrong type.
         ValueError: If the numbers of critics and optimisers differ or are 0, a critic occurs twice, an optimiser holds
             no parameter of its critic, or an ensemble is not the only critic.
     """
     if len(q_funcs) != len(optimizers) or not q_funcs:
-        raise ValueError(f"there are {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one for each")
+        raise ValueError(f"got {len(q_funcs)} critics and {len(optimizers)} optimisers, expected one optimiser each")
     check_kinds(q_funcs, optimizers)
     if len(set(map(id, q_funcs.values()))) < len(q_funcs):
-        raise ValueError("two of the critics are the same module, expected one of its own for each")
+        raise ValueError("two of the critics are the same module, expected a separate module for each critic")
     check_pairs(q_funcs, optimizers)
     for name, q_func in q_funcs.items() if len(q_funcs) > 1 else ():
         if any(isinstance(part, QFunctionEnsemble) for part in q_func.modules()):
             raise ValueError(
-                f"{name} is an ensemble, whose members are the critics, and stands beside another; expected it alone"
+                f"{name} is an ensemble, whose members are the critics: pass the ensemble as the only critic"
             )
     names = [f"q_func{i}" for i in range(1, len(q_funcs) + 1)]
     named = {f"{name}_optimizer": optimizer for name, optimizer in zip(names, optimizers.values(), strict=True)}
@@ -228,9 +231,9 @@ def numbered(
 
 
 def two_or_more(given: Mapping[str, Any]) -> tuple[dict[str, nn.Module], dict[str, torch.optim.Optimizer]]:
-    """Apply `numbered` for agents that take two critics as separate arguments and others in lists.
+    """Apply `numbered` to the arguments of agents that take two critics separately and further critics in lists.
 
-    If the first is an ensemble, the second and its optimiser may be None.
+    If `q_func1` is an ensemble, `q_func2` and its optimiser may be None.
 
     Args:
         given: `locals()` of the agent's constructor.

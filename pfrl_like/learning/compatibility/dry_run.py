@@ -1,4 +1,4 @@
-"""The dry run: calls all parts with the first observation, so that misfits are found before the first update."""
+"""The dry run: calls all parts with the first observation, to find shape and type errors before the first update."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from torch.distributions import Distribution
 from pfrl_like.action_value import DistributionalDiscreteActionValue
 from pfrl_like.batch import Batch, described
 from pfrl_like.learning.compatibility.parts import check_one_form
-from pfrl_like.learning.model_outputs import MISFITS, OutputError, hint_of_pairs, wrong_critic, wrong_value
+from pfrl_like.learning.model_outputs import INPUT_ERRORS, OutputError, hint_of_pairs, wrong_critic, wrong_value
 from pfrl_like.nn.empirical_normalization import holding_still
 from pfrl_like.nn.fast_forward import repeat_rows
 from pfrl_like.random_streams.streams import isolated_rng
@@ -21,14 +21,16 @@ from pfrl_like.utils.recurrent import forward
 
 @torch.no_grad()
 def try_parts(agent: Any, obs: Any, distribution: Distribution) -> None:
-    """Call `agent.try_parts` with two rows of an observation, unless the agent is an acting copy, which has no critics.
+    """Call `agent.try_parts` with a batch of two copies of an observation.
 
-    Networks and random streams are left unchanged.
+    Acting copies are skipped, because they have no critics.
+
+    The call does not change networks and random streams.
 
     Args:
         agent: An `OffPolicyActorCritic`.
         obs: Features of the observation, [1, ...].
-        distribution: Output of the policy for the observation; actions are drawn from it.
+        distribution: Output of the policy for the observation; actions are sampled from it.
     """
     if any(getattr(agent, name, None) is None for name in agent.saved_attributes):
         return
@@ -45,11 +47,12 @@ def try_critics(agent: Any, batch: Batch) -> None:
 
     Args:
         agent: An `OffPolicyActorCritic`.
-        batch: Two rows.
+        batch: Batch of two rows.
 
     Raises:
-        TypeError: If a critic's output has the wrong type; the error names the critic.
-        ValueError: If observations or actions do not fit a critic, or critics do not fit each other.
+        TypeError: If a critic's output has the wrong type; the message names the critic.
+        ValueError: If observations or actions have the wrong shape for a critic, or if the critics do not match each
+            other.
     """
     values = {}
     for name, critic in zip(agent._critic_names, agent.critics, strict=True):
@@ -72,11 +75,11 @@ def tried_output(argument: str, module: nn.Module, batch: Batch, wanted: type, e
         module: The module.
         batch: The batch.
         wanted: Expected class of the output.
-        example: A module with such an output, for the error.
+        example: Example of a module with such an output, for the error message.
 
     Raises:
-        TypeError: If the output has another type.
-        ValueError: If the module does not take the observations.
+        TypeError: If the output has the wrong type.
+        ValueError: If the module rejects the observations.
     """
     with told_of(argument, batch):
         given = forward(module, batch.obs)[0]
@@ -97,20 +100,20 @@ def _two_rows(agent: Any, obs: Any, distribution: Distribution) -> Batch:
 
 
 def _check_atoms(values: Sequence[Any]) -> None:
-    """Check that all categorical critics have the same returns `z_values`, so that they can be compared."""
+    """Check that all categorical critics have the same support `z_values`, so that their values can be compared."""
     atoms = [value.z_values for value in values if isinstance(value, DistributionalDiscreteActionValue)]
     if any(not torch.equal(atoms[0], other) for other in atoms[1:]):
-        raise ValueError("probabilities of returns z_values that differ, expected the same v_min, v_max and n_atoms")
+        raise ValueError("the critics have different z_values, expected the same v_min, v_max and n_atoms")
 
 
 @contextlib.contextmanager
 def told_of(parts: str, batch: Batch) -> Iterator[None]:
-    """Name some parts in errors that are raised within the context."""
+    """Name the parts in errors that are raised within the context."""
     try:
         yield
-    except (*MISFITS, AttributeError) as error:
-        if type(error) not in (*MISFITS, AttributeError, OutputError):  # out of memory, not implemented, ...
+    except (*INPUT_ERRORS, AttributeError) as error:
+        if type(error) not in (*INPUT_ERRORS, AttributeError, OutputError):  # out of memory, not implemented, ...
             raise
         kind = TypeError if isinstance(error, TypeError | AttributeError) else ValueError
-        came = f"observations {described(batch.obs)} and actions {described(batch.action)}"
-        raise kind(f"{parts} cannot be learnt from; {came} gave: {error}{hint_of_pairs(error)}") from error
+        inputs = f"observations {described(batch.obs)} and actions {described(batch.action)}"
+        raise kind(f"{parts} failed on {inputs}: {error}{hint_of_pairs(error)}") from error

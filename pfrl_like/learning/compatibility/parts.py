@@ -17,7 +17,7 @@ from pfrl_like.learning.model_outputs import wrong_value
 from pfrl_like.q_function import StateActionQFunction
 from pfrl_like.utils.checks import check_counts
 
-#: Name of a part, the part, whether it fits, and the expected part in words.
+#: (Name of the part, the part, True if the part is valid, description of the expected part.)
 Part = tuple[str, Any, bool, str]
 
 
@@ -33,12 +33,12 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
     """Check the types of parts.
 
     Args:
-        modules: The modules that learn, by argument.
-        optimizers: Their optimisers, by argument.
-        *others: Further parts.
+        modules: Trained modules, keyed by argument name.
+        optimizers: Optimisers of the modules, keyed by argument name.
+        *others: Additional parts.
 
     Raises:
-        TypeError: If one has the wrong type.
+        TypeError: If a part has the wrong type.
     """
     is_optimizer = torch.optim.Optimizer
     parts: list[Part] = [
@@ -49,25 +49,25 @@ def check_kinds(modules: Mapping[str, Any], optimizers: Mapping[str, Any], *othe
     for name, part, fits, expected in parts:
         if not fits and isinstance(part, type):
             kind = part.__name__
-            raise TypeError(f"{name} is the class {kind}, expected {expected}: an object made of it, {kind}(...)")
+            raise TypeError(f"{name} is the class {kind}, expected {expected}: pass an instance, {kind}(...)")
         if not fits:
-            came = " ".join(repr(part).split())  # on one line
-            raise TypeError(f"{name} is {came:.80} ({type(part).__name__}), expected {expected}")
+            got = " ".join(repr(part).split())  # on one line
+            raise TypeError(f"{name} is {got:.80} ({type(part).__name__}), expected {expected}")
 
 
 def check_numbers_in(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Check that attributes are numbers in their range (least, largest or None), both included.
+    """Check that attributes are numbers in their range (minimum, maximum or None), both included.
 
     Raises:
-        TypeError: If one is not a number.
-        ValueError: If one is outside its range.
+        TypeError: If an attribute is not a number.
+        ValueError: If an attribute is outside its range.
     """
-    for name, (least, largest) in ranges.items():
+    for name, (minimum, maximum) in ranges.items():
         value = getattr(agent, name)
         if not isinstance(value, numbers.Real) or isinstance(value, bool):
             raise TypeError(f"{name} is {value!r:.80}, expected a number")
-        if not (float(value) >= least and (largest is None or float(value) <= largest)):
-            expected = f"at least {least}" if largest is None else f"a number from {least} to {largest}"
+        if not (float(value) >= minimum and (maximum is None or float(value) <= maximum)):
+            expected = f"at least {minimum}" if maximum is None else f"a number from {minimum} to {maximum}"
             raise ValueError(f"{name} is {value!r}, expected {expected}")
 
 
@@ -75,8 +75,8 @@ def check_positive(agent: Any, *names: str) -> None:
     """Check that attributes are numbers above 0.
 
     Raises:
-        TypeError: If one is not a number.
-        ValueError: If one is not above 0.
+        TypeError: If an attribute is not a number.
+        ValueError: If an attribute is not above 0.
     """
     check_numbers_in(agent, **dict.fromkeys(names, (0, None)))
     for name in names:
@@ -85,7 +85,7 @@ def check_positive(agent: Any, *names: str) -> None:
 
 
 def check_optional_numbers(agent: Any, **ranges: tuple[float, float | None]) -> None:
-    """Make the check of `check_numbers_in`, with None allowed."""
+    """Check attributes as `check_numbers_in` does, with None allowed."""
     check_numbers_in(agent, **{name: each for name, each in ranges.items() if getattr(agent, name) is not None})
 
 
@@ -97,43 +97,47 @@ def check_max_grad_norm(agent: Any) -> None:
 
 
 def check_lengths(agent: Any, *names: str, optional: tuple[str, ...] = ()) -> None:
-    """Check that attributes are positive integers; the `optional` ones may be None."""
+    """Check that attributes are positive integers. The `optional` attributes may be None."""
     check_counts(**{name: getattr(agent, name) for name in names})
     check_counts(optional=True, **{name: getattr(agent, name) for name in optional})
 
 
 def check_optimizers(agent: Any, modules: Mapping[str, Any], optimizers: Mapping[str, Any]) -> None:
-    """Check that optimisers can train the modules; warn of parameters that belong to no module.
+    """Check that optimisers can train the modules.
+
+    Log a warning for parameters that belong to no module.
 
     Args:
-        agent: The agent, whose logger is used.
-        modules: The modules that learn, by argument.
-        optimizers: Their optimisers, by argument.
+        agent: Agent whose logger is used.
+        modules: Trained modules, keyed by argument name.
+        optimizers: Optimisers of the modules, keyed by argument name.
 
     Raises:
-        TypeError: If the step of one needs a closure.
-        ValueError: If one holds no parameter of the modules, or none that requires a gradient.
+        TypeError: If the `step` method of an optimiser needs a closure.
+        ValueError: If an optimiser holds no parameter of the modules, or no parameter that requires a gradient.
     """
     learning = {id(param) for module in modules.values() for param in module.parameters()}
-    way_out = f"make it of {' or '.join(f'{module}.parameters()' for module in modules)}"
+    advice = f"construct it with {' or '.join(f'{module}.parameters()' for module in modules)}"
     for name, optimizer in optimizers.items():
         closure = inspect.signature(optimizer.step).parameters.get("closure")
         if closure is not None and closure.default is closure.empty:
             raise TypeError(f"{name} is {type(optimizer).__name__}, whose step needs a closure, expected one without")
         params = [param for group in optimizer.param_groups for param in group["params"]]
         if learning.isdisjoint(map(id, params)):
-            raise ValueError(f"{name} holds no parameter of {' or '.join(modules)}, so nothing would learn: {way_out}")
+            raise ValueError(
+                f"{name} holds no parameter of {' or '.join(modules)}, so it would not train anything: {advice}"
+            )
         if not any(param.requires_grad for param in params):
-            raise ValueError(f"{name} holds no parameter that requires a gradient: thaw some with requires_grad_(True)")
-        if strangers := len(set(map(id, params)) - learning):
+            raise ValueError(f"{name} holds no parameter that requires a gradient: call requires_grad_(True) on some")
+        if n_others := len(set(map(id, params)) - learning):
             agent.logger.warning(
-                "%s holds %d tensors that belong to none of %s, and which nothing here trains; %s, after layers are "
-                "replaced, as to_factorized_noisy does",
-                name, strangers, ", ".join(modules), way_out,
+                "%s holds %d tensors that are not parameters of %s and are therefore not trained; %s after layers are "
+                "replaced, for example by to_factorized_noisy",
+                name, n_others, ", ".join(modules), advice,
             )  # fmt: skip
 
 
-#: Kind of the actions, by class of a network's output.
+#: Kinds of actions, keyed by the class of a network's output.
 _KINDS: dict[type, str] = {
     DiscreteActionValue: "discrete", Categorical: "discrete", ProductOfCategoricals: "discrete",
     QuadraticActionValue: "continuous",
@@ -141,23 +145,23 @@ _KINDS: dict[type, str] = {
 
 
 def check_takes_state(argument: str, module: nn.Module) -> None:
-    """Reject a Q-function of state and action where one of the state is needed.
+    """Check that a Q-function takes only the state, not state and action.
 
     Raises:
-        TypeError: If it is one; the error names the argument.
+        TypeError: If the Q-function takes an action; the message names the argument.
     """
     if isinstance(module, StateActionQFunction):
         raise TypeError(
             f"{argument} is {type(module).__name__}, which takes observation and action, but is called with the "
-            "observation alone: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
+            "observation only: use a Q-function of the state, such as FCStateQFunctionWithDiscreteAction"
         )
 
 
 def check_select_action(explorer: Any) -> None:
-    """Check that an explorer's `select_action` can be called as agents call it.
+    """Check that agents can call an explorer's `select_action`.
 
     Raises:
-        TypeError: If it has another signature; the error names the expected one.
+        TypeError: If the signature is different; the message contains the expected signature.
     """
     with contextlib.suppress(ValueError):  # some functions written in C have no signature
         signature = inspect.signature(explorer.select_action)
@@ -165,8 +169,8 @@ def check_select_action(explorer: Any) -> None:
             signature.bind(0, None, action_value=None)
         except TypeError as error:
             raise TypeError(
-                f"explorer: select_action{signature} of {type(explorer).__name__} does not fit ({error}), expected "
-                "select_action(t, greedy_action_func, action_value=None)"
+                f"explorer: select_action{signature} of {type(explorer).__name__} has the wrong signature ({error}), "
+                "expected select_action(t, greedy_action_func, action_value=None)"
             ) from error
 
 
@@ -175,11 +179,11 @@ def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
 
     Args:
         explorer: The explorer.
-        kind: "discrete", "continuous", or None if the kind is not known.
-        chosen_by: The part that determines the kind, for the message.
+        kind: "discrete", "continuous", or None if the kind is unknown.
+        chosen_by: Part that determines the kind, for the error message.
 
     Raises:
-        TypeError: If it is an explorer of this library for the other kind.
+        TypeError: If the explorer is an explorer of this library for the other kind.
     """
     kinds = explorer.action_kinds if isinstance(explorer, Explorer) else ()
     if kind is None or not kinds or kind in kinds:
@@ -190,12 +194,12 @@ def check_explorer(explorer: Any, kind: str | None, chosen_by: str) -> None:
     }
     raise TypeError(
         f"explorer is {type(explorer).__name__}, which is made for {kinds[0]} actions, but {chosen_by} has {kind} "
-        f"ones: use {others[kind]}"
+        f"actions: use {others[kind]}"
     )
 
 
 def kind_of_actions(output: Any) -> str | None:
-    """Return the kind of actions that a network's output belongs to, "discrete" or "continuous"; None if not known."""
+    """Return the kind of actions of a network's output, "discrete" or "continuous"; None if unknown."""
     return next((kind for base, kind in _KINDS.items() if isinstance(output, base)), None)
 
 
@@ -203,18 +207,18 @@ def check_one_form(values: Mapping[str, Any]) -> None:
     """Check that all critics have outputs of the same class, so that their values can be compared.
 
     Args:
-        values: The critics' outputs, by name.
+        values: Outputs of the critics, keyed by name.
 
     Raises:
-        TypeError: If two differ; the error names them.
+        TypeError: If two outputs have different classes; the message names the critics.
     """
     first, *others = values
     for name in others:
         ours, its = type(values[first]), type(values[name])
         if ours is not its:
             raise TypeError(
-                f"{first} gives {ours.__name__} and {name} {its.__name__}, of which none can be the least: "
-                "expected the same for all"
+                f"{first} gives {ours.__name__} and {name} gives {its.__name__}, whose minimum is undefined: "
+                "expected the same class for all critics"
             )
 
 
@@ -227,22 +231,21 @@ def check_distribution(
         argument: Name of the policy in error messages.
         given: Output of the policy.
         densities: True if log-probabilities are needed.
-        reparametrised: True if gradients have to flow through samples.
-        instead: Agent to recommend for discrete actions.
+        reparametrised: True if gradients must flow through samples.
+        instead: Agent that the error message recommends for discrete actions.
 
     Raises:
-        TypeError: If they cannot be; the error names the argument.
+        TypeError: If the losses cannot be computed; the message names the argument.
     """
     name = type(given).__name__
     if not isinstance(given, Distribution):
         raise wrong_value(given, Distribution, argument)
     if reparametrised and not given.has_rsample and kind_of_actions(given) == "discrete":
         raise TypeError(
-            f"{argument} gives {name}, through whose samples no gradient flows: use a Gaussian head, "
+            f"{argument} gives {name}, whose samples have no gradient: use a Gaussian head, "
             f"squashed or not, or {instead} for discrete actions"
         )
     if densities and not getattr(given, "has_density", True):
         raise TypeError(
-            f"{argument} gives {name}, which has no density, hence no log-probabilities: use a Gaussian "
-            "head, squashed or not"
+            f"{argument} gives {name}, which has no log-probabilities: use a Gaussian head, squashed or not"
         )

@@ -1,4 +1,4 @@
-"""Updates of A3C and ACER with the methods of PFRL's agents that a subclass overrides."""
+"""Updates of A3C and ACER by overridden methods of PFRL's agents."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,22 +16,23 @@ from pfrl_like.random_streams.streams import isolated_rng
 from pfrl_like.utils.copy_param import copy_grad
 from pfrl_like.utils.recurrent import forward, get_recurrent_state_at, max_over_sequences
 
-#: PFRL's methods of ACER that make up an update, on-policy and from replay.
+#: Names of PFRL's methods that make an update of ACER, on-policy or from replay.
 _UPDATE = frozenset(["update", "compute_loss", "compute_one_step_pi_loss"])
 
 
 def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> None:
-    """Learn after `t_max` steps or at an episode's end, with overridden methods of PFRL's agent.
+    """Learn with overridden methods of PFRL's agent, after `t_max` steps or at the end of an episode.
 
     Args:
-        agent: An A3C or ACER.
+        agent: An A3C or ACER agent.
         batch: The steps, with features.
         raw_obs: The raw observations of these features.
-        env: Index of the steps' environment.
+        env: Index of the environment.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
-            message says that earlier optimiser steps of the methods stay; `batch` of the error holds the steps.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
+            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
+            back. The attribute `batch` of the error contains the steps.
     """
     agent.t_start = agent.t - len(batch)
     agent.past_rewards = _by_time(agent.t_start, batch.reward.tolist())
@@ -50,7 +51,7 @@ def learn_from_steps(agent: Any, batch: Batch, raw_obs: list[Any], env: int) -> 
 
 
 def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -> None:
-    """Call overridden methods, which count as at least `least` updates, with a batch of features."""
+    """Call overridden methods with a batch of features. They count as at least `least` updates."""
     updates, agent._hooked_updates = agent.optim_t, 0
     stats = _loss(agent, batch)[2]
     try:
@@ -59,10 +60,10 @@ def _learn(agent: Any, batch: Batch, hooks: Callable[[], Any], least: int = 1) -
             hooks()
     except NonFiniteError as error:
         if error.batch is None:
-            agent.logger.error("update %d was refused: %s", agent.optim_t + 1, error)
+            agent.logger.error("update %d was rejected: %s", agent.optim_t + 1, error)
             error.batch = batch
         raise
-    if agent.optim_t == updates:  # `learn` of this library, which counts and reports, was not called
+    if agent.optim_t == updates:  # this library's `learn`, which counts updates, was not called
         made = max(agent._hooked_updates, least)
         agent.optim_t += made
         for name in ("value", "entropy"):
@@ -83,21 +84,21 @@ def update_takes_batch(agent: Any) -> bool:
 
 
 def batch_of_steps(agent: Any, statevar: Any) -> Batch:
-    """Return the steps that an agent is learning from, built from its attributes, for the default method bodies.
+    """Return the steps that an agent learns from, built from its attributes; used by default methods.
 
     Args:
-        agent: An A3C or ACER.
-        statevar: Features of the last observation, tensors [1, ...]; None if it is terminal. Or a `Batch`, which is
-            returned.
+        agent: An A3C or ACER agent.
+        statevar: Features of the last observation, tensors [1, ...], or None if it is terminal. A `Batch` is returned
+            unchanged.
 
     Raises:
-        TypeError: If the agent is not learning with an overridden method.
+        TypeError: If no overridden method is running.
     """
     if isinstance(statevar, Batch):
         return statevar
     given: Batch = agent._hooked_batch
     if given is None or not agent.past_rewards:
-        raise TypeError("there are no steps to learn from but within an overridden method of PFRL's: expected a Batch")
+        raise TypeError("batch is not a Batch, expected a Batch: only overridden methods of PFRL's agent may omit it")
     times = range(agent.t_start, agent.t)
     obs = agent.features([agent.past_obs[time] for time in times], agent.device)
     last = map_nested(lambda leaf: leaf[-1:], given.next_obs) if statevar is None else statevar
@@ -113,7 +114,7 @@ def batch_of_steps(agent: Any, statevar: Any) -> Batch:
 
 
 def forget_steps(agent: Any) -> None:
-    """Clear the records of the last steps; this is PFRL's `init_history_data_for_online_update`."""
+    """Clear the attributes of the last steps, as PFRL's `init_history_data_for_online_update` does."""
     agent.past_obs, agent.past_action, agent.past_recurrent_state = {}, {}, {}
     agent.past_actions, agent.past_rewards, agent.past_values = {}, {}, {}
     agent.past_action_distrib, agent.past_action_values, agent.past_avg_action_distrib = {}, {}, {}
@@ -124,7 +125,7 @@ def forget_steps(agent: Any) -> None:
 
 
 def update_on_policy(agent: Any, statevar: Any) -> None:
-    """Default body of ACER's `update_on_policy`; see `batch_of_steps` for the arguments."""
+    """Default implementation of ACER's `update_on_policy`; see `batch_of_steps` for the arguments."""
     if agent.disable_online_update:
         return
     batch = batch_of_steps(agent, statevar)
@@ -142,7 +143,7 @@ def update_on_policy(agent: Any, statevar: Any) -> None:
 
 
 def lay_out_outputs(agent: Any) -> None:
-    """Set the attributes of an ACER to its models' outputs for each of the last steps, as PFRL does when it acts."""
+    """Set ACER's attributes to the models' outputs for each of the last steps, as PFRL does when it acts."""
     outputs = _outputs(agent, agent._hooked_batch, agent.t_start)
     agent.past_values, agent.past_action_values = outputs["values"], outputs["action_values"]
     agent.past_action_distrib = outputs["action_distribs"]
@@ -150,14 +151,16 @@ def lay_out_outputs(agent: Any) -> None:
 
 
 def update_from_sequence(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Update ACER from replay with overridden methods of PFRL's agent, or with `update` if none of them is overridden.
+    """Update ACER from replay with overridden methods of PFRL's agent.
+
+    If no such method is overridden, `update` is called.
 
     Args:
-        agent: The ACER.
+        agent: The ACER agent.
         batch: A sequence of raw observations.
 
     Returns:
-        The largest error of the values after the update, [1], and no statistics.
+        The largest value error after the update, [1], and an empty dict of statistics.
     """
     if _UPDATE.isdisjoint(agent._overridden_hooks):
         learnt: tuple[Tensor, dict[str, Tensor]] = agent.update(batch)
@@ -189,22 +192,22 @@ def _update_from_replay(agent: Any) -> None:
 
 
 def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-    """Default body of ACER's `update` with PFRL's arguments: a step on `compute_loss`.
+    """Default implementation of ACER's `update` with PFRL's arguments: a gradient step on `compute_loss`.
 
     A second call in the same update recomputes the models' outputs for the same steps.
 
     Args:
-        agent: The ACER.
-        steps: The arguments by name.
+        agent: The ACER agent.
+        steps: Arguments of PFRL's `update`, keyed by name.
 
     Returns:
-        No errors, [0], and the loss.
+        An empty tensor of errors, [0], and the loss.
 
     Raises:
-        TypeError: If the agent is not learning with an overridden method.
+        TypeError: If no overridden method is running.
     """
     if agent._hooked_batch is None:
-        raise TypeError(f"update takes a batch, got {', '.join(steps)}: PFRL's arguments come within an update alone")
+        raise TypeError(f"update got {', '.join(steps)}, expected a batch: PFRL's arguments need an overridden update")
     if agent._hooked_updates:  # the graph was freed
         steps = {**steps, **_outputs(agent, agent._hooked_batch, steps["t_start"])}
     loss = given_loss(agent, "compute_loss", **steps)
@@ -215,7 +218,7 @@ def update_by_loss(agent: Any, steps: Mapping[str, Any]) -> tuple[Tensor, dict[s
 
 
 def _outputs(agent: Any, batch: Batch, t_start: int) -> dict[str, dict[int, Any]]:
-    """Return the models' outputs for each step of a sequence, by PFRL's names and by time, starting at `t_start`."""
+    """Return the models' outputs for each step of a sequence, keyed by PFRL's names and by time from `t_start`."""
     distributions, action_values, values, averages = [], [], [], []
     state = average_state = batch.recurrent_state
     for i in range(len(batch)):

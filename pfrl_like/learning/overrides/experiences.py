@@ -12,16 +12,16 @@ from pfrl_like.utils.recurrent import sequence_of_rows
 
 
 class ColumnsOfBatch(dict[str, Any]):
-    """A minibatch under the keys of PFRL's `batch_experiences`; its values may be changed.
+    """A minibatch with the keys of PFRL's `batch_experiences`. Overridden methods may change its values.
 
     The keys are `state`, `action`, `reward`, `next_state`, `is_state_terminal` (0 or 1) and `discount` (gamma**n; gamma
-    where the n steps ended in a terminal state). The rows are those of the batch. For sequences, `state` and
-    `next_state` are lists with a tensor for each sequence, and there are also `recurrent_state` and
-    `next_recurrent_state`. If the batch has them, there are also `weights` of prioritised replay, `next_action`,
-    `action_mask` and `next_action_mask`.
+    where the n steps ended in a terminal state). The rows are the rows of the batch. For sequences, `state` and
+    `next_state` are lists of one tensor per sequence, and there are also the keys `recurrent_state` and
+    `next_recurrent_state`. If the batch has these columns, there are also the keys `weights` (of prioritised replay),
+    `next_action`, `action_mask` and `next_action_mask`.
 
     Args:
-        batch: Minibatch of features.
+        batch: Minibatch whose observations are features.
         gamma: Discount factor per step.
     """
 
@@ -50,7 +50,7 @@ class ColumnsOfBatch(dict[str, Any]):
         return self.batch.replace(discount=self["discount"] * (1 - self["is_state_terminal"]), **changed)
 
 
-#: Optional columns of a batch, by PFRL's keys.
+#: Optional columns of a batch, keyed by PFRL's names.
 _FIELDS = {
     "weights": "weight",
     "next_action": "next_action",
@@ -66,7 +66,7 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
         columns: A `Batch`, a `ColumnsOfBatch`, or the result of `batch_experiences`.
 
     Raises:
-        TypeError: If it is something else, or holds sequences of `batch_recurrent_experiences`.
+        TypeError: If `columns` has a different type, or contains sequences of `batch_recurrent_experiences`.
     """
     if isinstance(columns, Batch):
         return columns
@@ -74,8 +74,8 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
         return columns.to_batch()
     required = {"state", "action", "reward", "next_state", "is_state_terminal", "discount"}
     if not isinstance(columns, Mapping) or not required <= columns.keys() or isinstance(columns["state"], list):
-        came = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else type(columns).__name__
-        raise TypeError(f"batch is {came}, expected what batch_experiences gives, or a Batch")
+        got = f"a dict with {sorted(columns)}" if isinstance(columns, Mapping) else type(columns).__name__
+        raise TypeError(f"batch is {got}, expected the result of batch_experiences, or a Batch")
     return Batch(
         obs=columns["state"],
         action=columns["action"],
@@ -89,12 +89,12 @@ def to_batch(columns: Batch | Mapping[str, Any]) -> Batch:
 def experiences_of(batch: Batch, gamma: float) -> list[list[dict[str, Any]]]:
     """Return a minibatch of raw observations in the form of `sample`: a list of items, each of n transition dicts.
 
-    The first dict of an item has the sum of its n rewards, the last one the next observation. A sequence is one item
-    with a dict for each of its steps.
+    The first dict of an item has the sum of its n rewards, the last dict has the next observation. A sequence is one
+    item with one dict per step.
 
     Args:
         batch: Transitions or sequences.
-        gamma: Discount factor per step, from which n follows.
+        gamma: Discount factor per step; n is computed from it.
     """
     columns = {
         "state": batch.obs,
@@ -138,7 +138,7 @@ def _sequences(steps: list[dict[str, Any]], batch: Batch) -> list[list[dict[str,
 
 
 def _by_sequence(packed: Any, batch: Batch) -> Any:
-    """Split packed rows into a list with a tensor for each sequence; rows of transitions are returned unchanged."""
+    """Split packed rows into a list of one tensor per sequence; rows of transitions are returned unchanged."""
     if batch.lengths is None:
         return packed
     order = _rows_of_sequences(batch.lengths)

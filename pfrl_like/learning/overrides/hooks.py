@@ -20,9 +20,9 @@ class Hook(NamedTuple):
         owner: Name of the agent class.
         name: Name of the method.
         arguments: PFRL's arguments, without `self`.
-        outcome: "called": called as in PFRL. "adapted": called with PFRL's arguments, in place of a part of an update
-            of this library. "refused": an override is a TypeError.
-        replacement: Method to override instead, if it is refused.
+        outcome: "called": called as in PFRL. "adapted": called with PFRL's arguments; the result replaces one step of
+            this library's update. "refused": an override raises TypeError.
+        replacement: Method to override instead, if `outcome` is "refused".
     """
 
     owner: str
@@ -32,20 +32,20 @@ class Hook(NamedTuple):
     replacement: str = ""
 
     def refusal(self, overrider: str) -> TypeError:
-        """Return the error for an override that is refused.
+        """Return the error for an override that is not supported.
 
         Args:
-            overrider: Name of the class that overrides, or of the agent's class.
+            overrider: Name of the class that overrides the method, or name of the agent's class.
         """
         return TypeError(
-            f"{overrider} overrides {self.name} of PFRL's {self.owner}, which is not called here: "
+            f"{overrider} overrides {self.name} of PFRL's {self.owner}, which this library does not call: "
             f"override {self.replacement} instead"
         )
 
 
-_ACT = "batch_act(batch_obs), or select_actions(obs, action_mask, active) for features,"
+_ACT = "batch_act(batch_obs), or select_actions(obs, action_mask, active), which gets features,"
 _OBSERVE = "batch_observe(batch_obs, batch_reward, batch_done, batch_reset)"
-_ACT_ONE = "act(obs), or select_actions(obs, action_mask, active) for features,"
+_ACT_ONE = "act(obs), or select_actions(obs, action_mask, active), which gets features,"
 _OBSERVE_ONE = "observe(obs, reward, done, reset)"
 _OBSERVED = "batch_obs, batch_reward, batch_done, batch_reset"
 _LOSS = "loss(batch) for another loss, or learn(batch) for another update,"
@@ -72,13 +72,14 @@ def _refused(owner: str, **hooks: tuple[str, str]) -> list[Hook]:
     return [Hook(owner, name, arguments, "refused", instead) for name, (arguments, instead) in hooks.items()]
 
 
-#: Methods for training and for evaluation, of agents of several environments, then of agents of one.
+#: Acting and observing methods, for training and for evaluation, of agents with `batch_act`.
 _ACTING_AND_OBSERVING = {
     "_batch_act_train": ("batch_obs", _ACT),
     "_batch_act_eval": ("batch_obs", _ACT),
     "_batch_observe_train": (_OBSERVED, _OBSERVE),
     "_batch_observe_eval": (_OBSERVED, _OBSERVE),
 }
+#: Acting and observing methods, for training and for evaluation, of agents with `act` only.
 _ACTING_AND_OBSERVING_ALONE = {
     "_act_train": ("obs", _ACT_ONE),
     "_act_eval": ("obs", _ACT_ONE),
@@ -191,7 +192,7 @@ HOOKS: tuple[Hook, ...] = (
         init_history_data_for_online_update="",
     ),
     *_refused("ACER", **_ACTING_AND_OBSERVING_ALONE),
-    # Variants of this library whose update has more parts than the hooks of the agent that they extend.
+    # BEAR extends SoftActorCritic. Its update has steps that PFRL's methods do not cover.
     *_refused(
         "BEAR",
         update_q_func=("batch", "critics_step(batch, step)"),
@@ -206,18 +207,20 @@ NAMES = frozenset(hook.name for hook in HOOKS)
 
 _PACKAGE = __name__.partition(".")[0]
 
-#: Rows of the table by class and name.
+#: Rows of the table, keyed by class and name.
 _ROWS = {(hook.owner, hook.name): hook for hook in HOOKS}
 #: Methods that are called at every step and need no indirection.
 _DIRECT = {("OffPolicyAgent", "update")}
 
 
 class HookMethod:
-    """A method of an agent that PFRL's users override; assigning it to an instance is an override, too, or is refused.
+    """Descriptor of a method of PFRL's agent that users may override.
+
+    Assignment to an instance counts as an override. It raises TypeError if the override is refused.
 
     Args:
-        hook: Its row of the table.
-        function: Its default body; None if an override is refused.
+        hook: Row of the table for this method.
+        function: Default implementation; None if an override is refused.
     """
 
     def __init__(self, hook: Hook, function: Callable[..., Any] | None) -> None:
@@ -232,7 +235,8 @@ class HookMethod:
         if agent is None:
             return self.function or self
         if self.function is None:
-            raise AttributeError(f"{self.hook.owner} has no {name} here: see {self.hook.replacement}", name=name)
+            text = f"{self.hook.owner} of this library has no {name}: see {self.hook.replacement}"
+            raise AttributeError(text, name=name)
         return MethodType(self.function, agent)
 
     def __set__(self, agent: Any, value: Any) -> None:
@@ -241,7 +245,7 @@ class HookMethod:
         if getattr(agent, "_compiled", None) is not None:
             name = self.hook.name
             raise TypeError(f"{name} is assigned to an agent that was built with compile=True, which does not call it")
-        if isinstance(value, MethodType) and value.__self__ is agent:  # pickling would find it again by its name
+        if isinstance(value, MethodType) and value.__self__ is agent:  # pickle stores only its name
             value = functools.partial(value.__func__, agent)
         vars(agent)[self.hook.name] = value
         agent._overridden_hooks = agent._overridden_hooks | {self.hook.name}
@@ -255,15 +259,15 @@ class HookMethod:
 
 
 class HookType(ABCMeta):
-    """Metaclass of agents, which records the methods of PFRL's agents that a class overrides.
+    """Metaclass of agents. It records the methods of PFRL's agents that a class overrides.
 
     Attributes:
         _overridden_hooks: Names of the table's methods that the class overrides and that are called. `update` of agents
-            with a replay buffer is among them only in PFRL's form, with another first argument than `batch`. An agent
-            with methods assigned to the instance has its own attribute of this name.
+            with a replay buffer is included only in PFRL's form, in which the first argument is not named `batch`. An
+            agent with methods assigned to the instance has its own attribute of this name.
 
     Raises:
-        TypeError: If a class overrides, or is assigned, a method that is not called here. The error names the
+        TypeError: If a class overrides, or is assigned, a method that this library does not call. The message names the
             replacement.
     """
 
@@ -281,7 +285,7 @@ class HookType(ABCMeta):
 
     def __setattr__(cls, name: str, value: Any) -> None:
         hook = _ROWS.get((cls.__name__, name)) if _is_ours(cls) else None
-        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is undone
+        if hook is not None and (cls.__name__, name) not in _DIRECT and not _is_foreign(value):  # a patch is removed
             value = value if isinstance(value, HookMethod) else HookMethod(hook, value)
         before = vars(cls).get(name)
         super().__setattr__(name, value)
@@ -311,10 +315,10 @@ def _resolve_all(cls: HookType) -> None:
 def resolve_hooks(cls: HookType) -> None:
     """Find the hooks that a class overrides, and adapt the arguments of its `update`.
 
-    Constructors call it again, because a mix-in may have got a method since the class was made.
+    Constructors call this function again, because a mix-in may have got a method after the class was created.
 
     Raises:
-        TypeError: If the class overrides a method that is not called here.
+        TypeError: If the class overrides a method that this library does not call.
     """
     found = set()
     for hook in _hooks_of(cls):
@@ -327,14 +331,14 @@ def resolve_hooks(cls: HookType) -> None:
         if hook.name == "update" and hook.arguments.startswith("experiences"):
             if arguments_of(function)[1:2] == ["batch"]:
                 continue
-            if getattr(function, "given_experiences", None) is not function:
-                type.__setattr__(cls, "update", _given_experiences(function))
+            if getattr(function, "accept_batch", None) is not function:
+                type.__setattr__(cls, "update", _accept_batch(function))
         found.add(hook.name)
     type.__setattr__(cls, "_overridden_hooks", frozenset(found))
 
 
 def _hooks_of(cls: type) -> Iterator[Hook]:
-    """Yield the rows of the table that apply to a class: for each name, that of the nearest class of this package."""
+    """Yield the table rows that apply to a class: for each name, the row of the nearest class of this package."""
     seen = set()
     for base in cls.__mro__:
         for name in NAMES if _is_ours(base) else ():
@@ -345,11 +349,14 @@ def _hooks_of(cls: type) -> Iterator[Hook]:
 
 
 def _is_foreign(value: Any) -> bool:
-    """Return True if a method's code is outside this package; a wrapper has the module of another function."""
+    """Return True if a method's code is outside this package.
+
+    `__globals__` is read, because `functools.wraps` copies `__module__`.
+    """
     if isinstance(value, HookMethod):
         return False
     module = getattr(value, "__globals__", {}).get("__name__", "")
-    return getattr(value, "given_experiences", None) is value or module.partition(".")[0] != _PACKAGE
+    return getattr(value, "accept_batch", None) is value or module.partition(".")[0] != _PACKAGE
 
 
 def _is_ours(cls: type) -> bool:
@@ -361,11 +368,11 @@ def arguments_of(function: Callable[..., Any]) -> list[str]:
     return [*inspect.signature(function).parameters]
 
 
-def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an `update` of PFRL's form that also takes a `Batch`, as offline runners and learners pass."""
+def _accept_batch(update: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap an `update` of PFRL's form so that it also accepts a `Batch`, which offline runners and learners pass."""
 
     @functools.wraps(update)
-    def given_experiences(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+    def accept_batch(self: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(batch, Batch):
             return update(self, batch, *args, **kwargs)
         updates = self.optim_t
@@ -374,5 +381,5 @@ def _given_experiences(update: Callable[..., Any]) -> Callable[..., Any]:
             self._count_update()
         return (self._td_errors(batch), {}) if learnt is None else learnt
 
-    given_experiences.given_experiences = given_experiences  # type: ignore[attr-defined]
-    return given_experiences
+    accept_batch.accept_batch = accept_batch  # type: ignore[attr-defined]
+    return accept_batch

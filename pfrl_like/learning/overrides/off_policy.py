@@ -1,4 +1,4 @@
-"""Updates and action selection of replay agents with the methods of PFRL's agents that a subclass overrides."""
+"""Updates and action selection of replay agents by overridden methods of PFRL's agents."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -16,10 +16,10 @@ from pfrl_like.optimizers.gradient_step import StepsOfUpdate
 
 
 def check_not_compiled(agent: Any, compile: bool) -> None:
-    """Check that an agent with `compile=True` overrides no method of PFRL's agents and is not recurrent.
+    """Check that an agent with `compile=True` does not override methods of PFRL's agents and is not recurrent.
 
     Raises:
-        TypeError: If it overrides methods; the error names them.
+        TypeError: If the agent overrides such methods; the message names them.
         ValueError: If the agent is recurrent.
     """
     if compile and agent._overridden_hooks:
@@ -28,25 +28,26 @@ def check_not_compiled(agent: Any, compile: bool) -> None:
             "PFRL's agents, which a compiled update does not call: leave compile out"
         )
     if compile and agent.recurrent:
-        raise ValueError("compile is True, which recurrent agents do not support: leave it out")
+        raise ValueError("compile is True, which recurrent agents do not support: leave compile out")
 
 
 # Updates
 
 
 def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make one update of an actor-critic with PFRL's methods, of which some are overridden.
+    """Make one update of an actor-critic with PFRL's methods. A subclass overrides at least one of these methods.
 
     Args:
-        agent: The agent; its `_update_through_hooks` calls the methods as PFRL's `update` does.
-        batch: Minibatch of features.
+        agent: The agent. Its `_update_through_hooks` calls the methods in the order of PFRL's `update`.
+        batch: Minibatch whose observations are features.
 
     Returns:
-        TD errors of the critics after the update, [N], and no statistics: the methods record their own.
+        TD errors of the critics after the update, [N], and an empty dict: the methods record their statistics
+        themselves.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter or TD error after
-            the steps of overridden methods. Earlier optimiser steps stay.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter or TD error
+            is NaN or infinite after the steps of overridden methods. Earlier optimiser steps are not rolled back.
     """
     agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     with checked_after_hooks(agent, _params_of(agent)):
@@ -56,7 +57,8 @@ def learn_through_hooks(agent: Any, batch: Batch) -> tuple[Tensor, dict[str, Ten
     td_error = agent._td_errors_of(batch)
     if not bool(torch.isfinite(td_error).all()):
         names = " and ".join(sorted(agent._overridden_hooks))
-        raise NonFiniteError("td_error", f"TD errors are NaN or infinite after optimiser steps of {names}, which stay")
+        text = f"TD errors are NaN or infinite after optimiser steps of {names}, which cannot be rolled back"
+        raise NonFiniteError("td_error", text)
     return td_error, {}
 
 
@@ -65,12 +67,13 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
     """Check the parameters after the context, in which overridden methods may make optimiser steps.
 
     Args:
-        agent: The agent, whose `_overridden_hooks` names the methods.
-        params: Parameters that the methods change, by their name in errors.
+        agent: The agent; its `_overridden_hooks` contains the names of the methods.
+        params: Parameters that the methods change, keyed by their name in error messages.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
-            message says that earlier optimiser steps of the methods stay.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
+            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
+            back.
     """
     try:
         yield
@@ -79,13 +82,13 @@ def checked_after_hooks(agent: Any, params: Mapping[str, list[Tensor]]) -> Itera
                 raise NonFiniteError(name, f"the parameters of {name} hold NaN or infinity after an overridden method")
     except NonFiniteError as error:
         names = " and ".join(sorted(agent._overridden_hooks)) or "update"  # `update` may be assigned to the agent
-        text = f"{error}; optimiser steps that {names} made before cannot be taken back"
+        text = f"{error}; optimiser steps that {names} made before cannot be rolled back"
         raise NonFiniteError(error.name, text, error.batch, error.skipped) from error
 
 
 @contextlib.contextmanager
 def within_hook(agent: Any, batch: Batch) -> Iterator[None]:
-    """Set the agent's `_hooked_batch` within the context to the minibatch for overridden methods and default bodies."""
+    """Set the agent's `_hooked_batch` to the minibatch within the context."""
     before = agent._hooked_batch
     agent._hooked_batch = batch
     try:
@@ -99,7 +102,7 @@ def _params_of(agent: Any) -> dict[str, list[Tensor]]:
 
 
 def own_step(agent: Any) -> StepsOfUpdate:
-    """Return the gradient steps for a default method body: those of the running update, or else new ones."""
+    """Return the gradient steps for a default method: the steps of the running update, or else new steps."""
     if agent._hooked_batch is None or not isinstance(agent._last_steps, StepsOfUpdate):
         agent._last_steps = StepsOfUpdate(agent.gradient_steps)
     steps: StepsOfUpdate = agent._last_steps
@@ -110,9 +113,9 @@ def own_step(agent: Any) -> StepsOfUpdate:
 
 
 def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
-    """Return `loss` of a DQN whose `_compute_loss` is overridden: the method's loss, with our TD errors and values.
+    """Return the loss of a DQN's overridden `_compute_loss`, the TD errors and statistics.
 
-    If the override fills `errors_out`, these are the TD errors.
+    If the override fills `errors_out`, these values are the TD errors. Otherwise this library computes the TD errors.
     """
     errors: list[float] | None = None if batch.weight is None else []
     with within_hook(agent, batch):
@@ -125,29 +128,29 @@ def loss_of_overridden(agent: Any, batch: Batch) -> tuple[Tensor, Tensor, dict[s
 
 
 def given_loss(agent: Any, method: str, *args: Any, **kwargs: Any) -> Tensor:
-    """Return the loss computed by an overridden method, a scalar.
+    """Return the scalar loss that an overridden method computes.
 
     Args:
         agent: The agent.
         method: Name of the method.
-        args: Its arguments.
-        kwargs: Its arguments by name.
+        args: Positional arguments of the method.
+        kwargs: Keyword arguments of the method.
 
     Raises:
-        TypeError: If the result is not a single number with a gradient.
+        TypeError: If the result is not a scalar tensor with a gradient.
     """
     loss = getattr(agent, method)(*args, **kwargs)
     if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
-        came = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"{loss!r:.80}"
         without = " without a gradient" if isinstance(loss, Tensor) and loss.numel() == 1 else ""
         raise TypeError(
-            f"{method} of {type(agent).__name__} returned {came}{without}, expected the loss, a scalar tensor"
+            f"{method} of {type(agent).__name__} returned {got}{without}, expected the loss, a scalar tensor"
         )
     return loss.reshape(())
 
 
 def overridden_target(agent: Any) -> Any:
-    """Return the `target` of a DQN whose `_compute_target_values` is overridden."""
+    """Return the `target` function of a DQN whose `_compute_target_values` is overridden."""
 
     def target(value: Any, next_value: Any, bootstrap: Tensor, batch: Batch) -> Tensor:
         wanted: Tensor = agent._compute_target_values(ColumnsOfBatch(batch, agent.gamma))
@@ -159,8 +162,8 @@ def overridden_target(agent: Any) -> Any:
 def takes_experiences(agent: Any) -> bool:
     """Return True if an overridden `update`, or `update_from_episodes`, takes lists of transition dicts.
 
-    A function assigned to one agent as its `update` takes them if its first argument is called `experiences`; PFRL
-    never calls a function that is assigned in this way.
+    A function that is assigned to the attribute `update` of an agent takes lists if its first argument is named
+    `experiences`. PFRL never calls a function that is assigned in this way.
     """
     if agent.learns_from_sequences and "update_from_episodes" in agent._overridden_hooks:
         return True
@@ -171,14 +174,15 @@ def takes_experiences(agent: Any) -> bool:
 
 
 def update_by_experiences(agent: Any) -> None:
-    """Sample in PFRL's form and call the overridden `update` or `update_from_episodes`.
+    """Sample experiences in PFRL's form and call the overridden `update` or `update_from_episodes`.
 
-    If the override has not counted its update in `optim_t`, the update is counted. If it has not written back the
-    errors of prioritised items, the errors of our loss after the update are used.
+    If the override does not count its update in `optim_t`, this function counts it. If the override does not write back
+    the errors of prioritised items, this function writes the errors of this library's loss after the update.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
-            message says that earlier optimiser steps of the methods stay.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
+            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
+            back.
     """
     buffer = agent.replay_buffer
     if agent.learns_from_sequences:
@@ -197,5 +201,5 @@ def update_by_experiences(agent: Any) -> None:
             buffer.update_errors(agent._td_errors(experiences))
     except BaseException:
         if buffer.prioritized and buffer.waits_for_errors:
-            buffer.update_priorities(np.zeros(0, np.int64), [])  # the buffer may wait for errors, which will not come
+            buffer.update_priorities(np.zeros(0, np.int64), [])  # ends the wait for errors
         raise

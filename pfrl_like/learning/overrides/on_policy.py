@@ -22,16 +22,16 @@ from pfrl_like.utils.checks import warn_once
 
 
 def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return `loss` of a PPO whose `_lossfun` is overridden, computed by that method.
+    """Return the loss that an overridden `_lossfun` of PPO computes.
 
     Args:
-        agent: The PPO.
+        agent: The PPO agent.
         distribution: The model's distribution for the batch.
         value: The model's values for the batch, [N].
-        batch: Minibatch of features.
+        batch: Minibatch whose observations are features.
 
     Returns:
-        The scalar loss and "log_ratio"; the method records its own losses.
+        The scalar loss and the statistic "log_ratio". The method records its losses itself.
     """
     old_log_prob, old_value, advantage, returns = batch.required("log_prob", "value", "advantage", "returns")
     log_prob, entropy = distribution.log_prob(batch.action), distribution.entropy()
@@ -47,18 +47,19 @@ def loss_of_lossfun(agent: Any, distribution: Any, value: Tensor, batch: Batch) 
 
 
 def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, Tensor]]:
-    """Make `learn` of an A2C whose `update` or `_compute_returns` is overridden.
+    """Run `learn` of an A2C agent whose `update` or `_compute_returns` is overridden.
 
     Args:
-        agent: The A2C. If the first argument of its `update` is called `batch`, it gets a `Batch`.
+        agent: The A2C agent. Its `update` gets a `Batch` if the first argument of `update` is named `batch`.
         episodes: The collected steps, with features.
 
     Returns:
-        The result of `update`; if that is None, as in PFRL, advantages of 0 and no statistics.
+        The result of `update`. If the result is None, as in PFRL: advantages of 0 and no statistics.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
-            message says that earlier optimiser steps of the methods stay.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
+            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
+            back.
     """
     updates, agent._hooked_episodes = agent.n_updates, episodes
     try:
@@ -76,22 +77,22 @@ def learn_by_update(agent: Any, episodes: Episodes) -> tuple[Tensor, dict[str, T
 
 
 def _lay_out_rollout(agent: Any, episodes: Any) -> None:
-    """Set the attributes of an A2C that PFRL's `update` reads, from the collected steps.
+    """Set the attributes that PFRL's `A2C.update` reads to the collected steps.
 
     Raises:
-        ValueError: If the numbers of steps or environments differ from those that the agent was built for.
+        ValueError: If the number of steps or environments differs from `update_steps` or `num_processes` of the agent.
         TypeError: If observations are not a single array.
     """
     steps, n_steps, n_envs = episodes.steps, agent.update_steps, agent.num_processes
     ends = np.cumsum(episodes.lengths)
     if len(steps) != n_steps * n_envs or not np.isin(n_steps * np.arange(1, n_envs + 1), ends).all():
         raise ValueError(
-            f"{type(agent).__name__} overrides a method of PFRL's, which learns from update_steps = {n_steps} steps of "
-            f"each of num_processes = {n_envs} environments: {len(steps)} steps of {len(ends)} episodes do not fit"
+            f"{type(agent).__name__} overrides a method of PFRL's A2C, which needs update_steps = {n_steps} steps of "
+            f"each of num_processes = {n_envs} environments, got {len(steps)} steps of {len(ends)} episodes"
         )
     if not isinstance(steps.obs, Tensor):
         raise TypeError(
-            f"observations are nested, {type(steps.obs).__name__}, of which PFRL's update() knows nothing: override "
+            f"observations are nested, {type(steps.obs).__name__}, but PFRL's update() needs a single array: override "
             "update(batch) instead"
         )
     after = torch.cat([steps.obs, episodes.last_obs])[rows_following(episodes)[n_steps - 1 :: n_steps]]
@@ -99,8 +100,8 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
     cut = _cut_off(episodes, n_steps)
     if cut.any():
         warn_once(
-            ("A2C", "cut off"), "the update() of PFRL's A2C takes an episode that was cut off within the rollout for "
-            "one that ended there: override update(batch) instead, in which it is bootstrapped from", UserWarning,
+            ("A2C", "cut off"), "the update() of PFRL's A2C treats an episode that is truncated within the rollout as "
+            "terminated: override update(batch) instead, which bootstraps from the last observation", UserWarning,
         )  # fmt: skip
     value = agent._evaluated(episodes, 1.0).value
     agent.t_start = agent.t - len(steps)
@@ -114,16 +115,14 @@ def _lay_out_rollout(agent: Any, episodes: Any) -> None:
 
 
 def episodes_of_rollout(agent: Any) -> Any:
-    """Return the collected steps as held by the attributes of PFRL's `update`: the default body of A2C's `update()`.
+    """Return the collected steps from the attributes that PFRL's `A2C.update` uses; default of `A2C.update()`.
 
     Raises:
-        TypeError: If the agent is not learning with an overridden `update()`.
+        TypeError: If no overridden `update()` is running.
     """
     given = agent._hooked_episodes
     if given is None:
-        raise TypeError(
-            "batch is None, expected a Batch: there is nothing to learn from but within an overridden update()"
-        )
+        raise TypeError("batch is None, expected a Batch: None is allowed only within an overridden update()")
     n_steps, steps = agent.update_steps, given.steps
 
     def rows(column: Tensor) -> Tensor:
@@ -149,10 +148,10 @@ def episodes_of_rollout(agent: Any) -> Any:
 
 
 def fill_returns(agent: Any, next_value: Tensor) -> None:
-    """Fill `returns` of an A2C from its `rewards`, `masks` and `value_preds`; this is PFRL's `_compute_returns`.
+    """Compute `returns` of A2C from its `rewards`, `masks` and `value_preds`, as PFRL's `_compute_returns` does.
 
     Args:
-        agent: The A2C.
+        agent: The A2C agent.
         next_value: Values of the last row of `states`, [P].
     """
     agent.value_preds[-1] = agent.returns[-1] = next_value
@@ -163,12 +162,12 @@ def fill_returns(agent: Any, next_value: Tensor) -> None:
 
 
 def _by_time(agent: Any, column: Tensor) -> Tensor:
-    """Reshape a column with a row for each step, one environment after the other, to [T, P, ...]."""
+    """Reshape a column with one row per step, one environment after the other, to [T, P, ...]."""
     return column.reshape(agent.num_processes, agent.update_steps, *column.shape[1:]).transpose(0, 1)
 
 
 def _cut_off(episodes: Any, n_steps: int) -> Tensor:
-    """Return True for steps after which an episode was cut off before the rollout ended, [N]."""
+    """Return a mask of the steps at which an episode is truncated before the rollout ends, [N]."""
     cut = torch.zeros_like(episodes.steps.reward, dtype=torch.bool)
     cut[episodes.last_rows] = (episodes.last_rows + 1) % n_steps != 0
     return cut
@@ -178,15 +177,18 @@ def _cut_off(episodes: Any, n_steps: int) -> Tensor:
 
 
 def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Make `learn` of a REINFORCE that overrides methods of PFRL's agent, called as in PFRL's `_observe_train`.
+    """Run `learn` of a REINFORCE agent that overrides methods of PFRL's agent.
+
+    The methods are called as in PFRL's `_observe_train`.
 
     Args:
-        agent: The REINFORCE.
+        agent: The REINFORCE agent.
         episodes: The episodes, with features.
 
     Raises:
-        NonFiniteError: If a loss or gradient of our own steps is NaN or infinite, or a parameter afterwards. The
-            message says that earlier optimiser steps of the methods stay.
+        NonFiniteError: If a loss or gradient of this library's steps is NaN or infinite, or if a parameter is NaN or
+            infinite after the methods. The message says that earlier optimiser steps of the methods are not rolled
+            back.
     """
     try:
         with checked_after_hooks(agent, {"the model": [*agent.model.parameters()]}):
@@ -205,7 +207,10 @@ def learn_by_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
-    """Set the sequences of a REINFORCE that PFRL's `accumulate_grad` reads, a list for each episode."""
+    """Set the sequences that PFRL's `REINFORCE.accumulate_grad` reads.
+
+    Each attribute is a list of one list per episode.
+    """
     agent._hooked_sequences = episodes
     rewards, log_probs, entropies = [], [], []
     for batch in episodes:
@@ -218,18 +223,18 @@ def _lay_out_sequences(agent: Any, episodes: Sequence[Batch]) -> None:
 
 
 def accumulate_gradient(agent: Any) -> None:
-    """Add the gradient of the loss of a REINFORCE's sequences; the default body of PFRL's `accumulate_grad`.
+    """Backpropagate the loss of the stored sequences; default implementation of PFRL's `REINFORCE.accumulate_grad`.
 
     A second call in the same update recomputes the model's outputs for the same episodes.
 
     Raises:
-        TypeError: If the agent is not learning with these methods.
+        TypeError: If there are no collected episodes.
     """
     episodes = agent._hooked_sequences
     if not episodes:
         raise TypeError(
-            "accumulate_grad was called without episodes, expected the agent to call it when they have been collected: "
-            "override it, or call observe"
+            "accumulate_grad was called without episodes, expected the agent to call it after it has collected them: "
+            "override accumulate_grad, or call observe"
         )
     if not any(agent.log_prob_sequences):
         _lay_out_sequences(agent, episodes)
@@ -249,7 +254,7 @@ def accumulate_gradient(agent: Any) -> None:
 
 
 def step_along_gradient(agent: Any) -> None:
-    """Make a step of REINFORCE's optimiser with the current gradients of the parameters.
+    """Make a step of REINFORCE's optimiser with the current gradients.
 
     Raises:
         NonFiniteError: If the gradient is NaN or infinite; no step is made.

@@ -269,7 +269,7 @@ REDQ: Table = {
     **SEVERAL_CRITICS,
     "subset_size": learnt(1, KIN + "redqs_targets_come_from_a_few_critics_drawn_anew"),
     "policy_update_delay": learnt(1, KIN + "redqs_policy_learns_once_a_step"),
-    "compile": Effect(True, refused="every update of REDQ", held_by=KIN + "redq_refuses_what_it_cannot_do"),
+    "compile": Effect(True, refused="the critics in REDQ", held_by=KIN + "redq_refuses_what_it_cannot_do"),
     **dict.fromkeys(
         ("q_func1", "q_func2", "further_q_funcs", "q_func1_optimizer", "q_func2_optimizer",
          "further_q_func_optimizers"),
@@ -278,7 +278,7 @@ REDQ: Table = {
 }  # fmt: skip
 CROSSQ: Table = {
     "policy_update_delay": learnt(1, KIN + "crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alone"),
-    "soft_update_tau": Effect(0.5, refused="no target networks that could move"),
+    "soft_update_tau": Effect(0.5, refused="CrossQ has no target networks"),
 }  # fmt: skip
 EDAC: Table = {
     "eta": learnt(5.0, CONSERVATIVE + "eta_weighs_the_diversity_and_sac_n_has_none"),

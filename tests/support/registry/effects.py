@@ -70,7 +70,7 @@ def not_compiled(optimizer: str, network: str, held_by: str) -> Effect:
 
 def not_recurrent() -> Table:
     """The arguments of sequences, for an agent that has no recurrent form."""
-    no_form = "but .* has no recurrent form"
+    no_form = "but .* does not support recurrent networks"
     return {
         "recurrent": Effect(True, refused=f"recurrent is True, {no_form}"),
         "episodic_update_len": Effect(3, refused=f"episodic_update_len is 3, {no_form}"),

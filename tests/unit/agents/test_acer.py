@@ -162,7 +162,7 @@ def test_running_means_decay_as_told() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"replay": False, "disable_online_update": True}, ValueError, "nothing would be learnt"),
+        ({"replay": False, "disable_online_update": True}, ValueError, "there is nothing to learn from"),
         ({"n_times_replay": -1}, ValueError, "n_times_replay"),
         ({"replay_start_size": 0.5}, TypeError, "replay_start_size"),
         ({"trust_region_alpha": 2}, ValueError, "trust_region_alpha"),

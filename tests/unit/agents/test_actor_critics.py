@@ -195,7 +195,7 @@ def test_more_critics_make_targets_lower_and_are_saved(tmp_path: Path) -> None:
         made.update(make_batch())
         made.save(tmp_path / agent)
         assert (tmp_path / agent / "target_q_func3.pt").exists()
-    with pytest.raises(ValueError, match="there are 3 critics and 2 optimisers"):
+    with pytest.raises(ValueError, match="got 3 critics and 2 optimisers"):
         make_agent("TD3", further_q_funcs=[third])
 
 
@@ -327,5 +327,5 @@ def test_a_log_probability_of_each_component_is_refused() -> None:
             return torch.distributions.Normal(mean, 1.0)
 
     made = make_agent("SoftActorCritic", policy=nn.Sequential(nn.Linear(4, ACTION), Loose()))
-    with pytest.raises(ValueError, match=r"log_prob of what policy gives has shape \(8, 2\)"):
+    with pytest.raises(ValueError, match=r"log_prob of the policy's distribution has shape \(8, 2\)"):
         made.update(make_batch())

@@ -343,7 +343,7 @@ def test_logger_hears_of_a_refused_update(caplog: pytest.LogCaptureFixture) -> N
     with pytest.raises(NonFiniteError):
         agent.update(batch.replace(reward=batch.reward * torch.nan))
     assert [record.name for record in caplog.records] == ["my.agent"]
-    assert "update 1 was refused: the loss is nan" in caplog.text
+    assert "update 1 was rejected: the loss is nan" in caplog.text
 
 
 #: Beside those in `support/mistakes.py`.
@@ -414,4 +414,4 @@ def test_an_optimizer_of_parameters_that_are_no_longer_used_is_told_of(caplog: p
     optimizer = torch.optim.Adam(q_function.parameters())
     to_factorized_noisy(q_function)
     make_agent(q_function=q_function, optimizer=lambda params, lr=None: optimizer)
-    assert "optimizer holds 2 tensors that belong to none of q_function" in caplog.text
+    assert "optimizer holds 2 tensors that are not parameters of q_function" in caplog.text

@@ -166,7 +166,7 @@ def test_the_policy_is_neither_changed_nor_copied_and_the_explorer_adds_to_it() 
     [
         ("FittedQEvaluation", {"policy": nn.Sequential(nn.Linear(4, 2), SoftmaxCategoricalHead())},
          "or DiscreteFittedQEvaluation for discrete actions"),
-        ("DiscreteFittedQEvaluation", {"policy": make_policy("gaussian")}, "policy gives .* expected one that gives"),
+        ("DiscreteFittedQEvaluation", {"policy": make_policy("gaussian")}, "policy gives .* expected"),
         ("FittedQEvaluation", {"q_funcs": nn.Sequential(nn.Linear(6, 1), nn.Linear(1, 1))}, "single Sequential"),
     ],
 )  # fmt: skip

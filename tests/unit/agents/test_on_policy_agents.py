@@ -39,7 +39,7 @@ def make_table_agent(kind: str = "PPO", **options: Any) -> Any:
 
 def estimates(agent: Any) -> Batch:
     """What the agent would learn from now."""
-    return agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._last_of), agent.lambd)
+    return agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), agent.lambd)
 
 
 # What is bootstrapped from
@@ -156,7 +156,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
     set_random_seed(0)
     agent: Any = make_on_policy(recurrent=True, update_interval=100)
     play_several(agent, CHAIN, 3, 20)
-    episodes = agent._rollout.take(agent.gamma, "cpu", agent._last_of)
+    episodes = agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs)
     steps = agent._evaluated(episodes, 0.9)
     batch = everything(dataclasses.replace(episodes, steps=steps), max_len)
     distribution, value = policy_and_value(agent.model, batch)
@@ -169,7 +169,7 @@ def test_sequences_give_what_the_model_said_when_it_acted(max_len: int | None) -
 def test_a_truncated_episode_is_bootstrapped_with_the_state_after_its_last_step() -> None:
     agent: Any = make_on_policy(recurrent=True, update_interval=100, lambd=0.0)
     drive(agent, [(0, 1, 1, False, False), (1, 2, 3, False, True)])
-    value = agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._last_of), 0.0)
+    value = agent._evaluated(agent._rollout.take(agent.gamma, "cpu", agent._bootstrap_inputs), 0.0)
     vf, rows = agent.model[1], torch.from_numpy(np.stack([one_hot(0), one_hot(1), one_hot(3)]))
     values = vf(pack_sequence([rows]), None)[0].data.squeeze(1)
     expected = torch.tensor([1.0, 2.0]) + 0.9 * values[1:] - values[:2]
@@ -302,10 +302,10 @@ def test_a_reward_of_nan_is_refused_before_anything_is_changed(kind: str) -> Non
     ("head", "space", "error", "message"),
     [
         (SoftmaxCategoricalHead(), spaces.Box(-1, 1, (2,)), TypeError, "use a policy that ends in GaussianHead"),
-        (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of 2, the environment has 3"),
-        (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "whose first action is 1"),
+        (SoftmaxCategoricalHead(), spaces.Discrete(3), ValueError, "actions of size 2, expected 3"),
+        (SoftmaxCategoricalHead(), spaces.Discrete(2, start=1), ValueError, "the first action of .* is 1"),
         (None, spaces.Discrete(2), TypeError, "ends in SoftmaxCategoricalHead"),
-        (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of \(2,\), the environment has \(3,\)"),
+        (None, spaces.Box(-1, 1, (3,)), ValueError, r"actions of size \(2,\), expected \(3,\)"),
         (MultiCategoricalHead([1, 1]), spaces.MultiDiscrete([1, 2]), ValueError, r"\[1, 1\]"),
         (MultiCategoricalHead([1, 1]), spaces.Discrete(2), TypeError, "SoftmaxCategoricalHead"),
     ],

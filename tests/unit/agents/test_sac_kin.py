@@ -122,9 +122,9 @@ def test_redqs_policy_learns_once_a_step() -> None:
 
 def test_redq_refuses_what_it_cannot_do() -> None:
     for options, message in (
-        ({"n": 1}, "there are 1 q_funcs, expected at least 2"),
-        ({"subset_size": 5}, "there are 4 q_funcs, expected at least 2 and subset_size, 5"),
-        ({"compile": True}, "compile is True, but every update of REDQ"),
+        ({"n": 1}, "q_funcs has length 1, expected at least 2"),
+        ({"subset_size": 5}, "q_funcs has length 4, expected at least 2 and at least subset_size, 5"),
+        ({"compile": True}, "compile is True, but the critics in REDQ"),
     ):
         with pytest.raises(ValueError, match=message):
             make_redq(**options)
@@ -181,10 +181,10 @@ def test_crossqs_policy_learns_in_every_third_update_and_leaves_the_moments_alon
     assert agent.n_policy_updates == 2
     assert agent.q_func1[2].num_batches_tracked == 6
     assert agent.q_func1.training
-    with pytest.raises(TypeError, match="CrossQ got soft_update_tau, but it has no target networks"):
+    with pytest.raises(TypeError, match="soft_update_tau is given, but CrossQ has no target networks"):
         make_crossq(soft_update_tau=0.1)
     up_to_phi = [*([None] * 7), 0.9, None, 10, 4, 1, None]
-    with pytest.raises(TypeError, match="CrossQ got soft_update_tau"):
+    with pytest.raises(TypeError, match="soft_update_tau is given, but CrossQ"):
         CrossQ(*up_to_phi, 0.1)
 
 
@@ -202,7 +202,7 @@ def test_crossq_may_have_a_recurrent_policy() -> None:
         _, td_error, q = list(agent.critic_losses(batch))[0]
     expected = soft_reward(batch, log_prob, agent.temperature) + batch.discount * value.q_values.flatten() - q
     torch.testing.assert_close(td_error, expected)
-    with pytest.raises(TypeError, match="q_func1 is RecurrentSequential, .* only its policy may be recurrent"):
+    with pytest.raises(TypeError, match="q_func1 is RecurrentSequential, .* only the policy may be recurrent"):
         critics = [make_critic(recurrent=True) for _ in range(2)]
         make_sac(CrossQ, make_policy(recurrent=True), critics, "episodic", **options)
 

@@ -65,8 +65,9 @@ def test_the_state_of_another_explorer_is_left_out_with_a_warning(caplog: Any, t
     agent.act(OBS[0])
     other.explorer, other.logger = Greedy(), logging.getLogger("other")
     by_directory(agent, other, tmp_path)
-    assert "the saved explorer is of class AdditiveOU, this one Greedy: its state is left out" in caplog.text
-    assert other.unsaved() == ("the saved explorer is of class AdditiveOU, this one Greedy: its state is left out",)
+    text = "explorer: the saved class is AdditiveOU, but the agent has Greedy: its state is not restored"
+    assert text in caplog.text
+    assert other.unsaved() == (text,)
     assert agent.unsaved() == ()
 
 
@@ -84,7 +85,7 @@ def test_an_explorer_of_another_kind_does_not_keep_from_saving(tmp_path: Any) ->
     agent = make_agent(explorer=PlainExplorer())
     agent.act(OBS[0])
     by_directory(agent, agent, tmp_path)
-    assert agent.unsaved() == ["explorer: PlainExplorer is no pfrl_like Explorer, so that its state is not saved"]
+    assert agent.unsaved() == ["explorer: PlainExplorer is not a pfrl_like Explorer; its state is not saved"]
 
 
 @pytest.mark.parametrize(

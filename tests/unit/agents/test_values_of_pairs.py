@@ -49,5 +49,5 @@ def test_of_several_actions_the_given_one_is_valued(name: str, tmp_path: Path) -
 def test_an_agent_without_critics_of_actions_refuses(name: str, tmp_path: Path) -> None:
     case = exemplar(name)
     agent = LEARNERS[name].make(case, tmp_path)
-    with pytest.raises(TypeError, match=f"^{name} has {WITHOUT_CRITICS[name]}, expected critics of actions"):
+    with pytest.raises(TypeError, match=f"^{name} has {WITHOUT_CRITICS[name]}, expected critics that compute"):
         agent.values_of_pairs(*pairs(LEARNERS[name].space(case)))

@@ -106,9 +106,9 @@ def test_scorers_may_be_a_list() -> None:
     alike = [lambda algo, episodes, i=i: float(i) for i in range(2)]
     made.fit(vectors(True), n_epochs=1, scorers=alike, save_metrics=False, verbose=False)
     assert made.eval_results_ == {"<lambda>": [0.0], "<lambda>1": [1.0]}
-    with pytest.raises(TypeError, match="episodes is None, .* give some to fit as eval_episodes"):
+    with pytest.raises(TypeError, match="episodes is None, .* pass eval_episodes to fit"):
         made.fit(vectors(True), n_epochs=1, scorers=[td_error_scorer], save_metrics=False, verbose=False)
-    with pytest.raises(TypeError, match="scorers is 3, expected functions of"):
+    with pytest.raises(TypeError, match="scorers is 3, expected a dict or a list of functions"):
         make("DQN").fit(vectors(True), scorers=3, save_metrics=False)
     with pytest.raises(TypeError, match=r"scorers\['bad'\] is 3"):
         make("DQN").fit(vectors(True), scorers={"bad": 3}, save_metrics=False)

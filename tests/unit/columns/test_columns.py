@@ -23,14 +23,6 @@ def batch_of(columns, rows, **kwargs):
     return columns.batch(np.array(rows), **arguments)
 
 
-def test_the_next_observation_of_a_step_is_that_of_the_step_after():
-    columns = Columns()
-    first, second = append(columns, 0), append(columns, 1)
-    assert columns.next_row[first] == columns.obs_row[second]
-    assert columns.successor[first] == second
-    assert n_observations(columns) == 3
-
-
 def test_an_observation_is_compared_when_it_comes_not_when_it_was_made():
     columns, shared = Columns(), vector(1)
     columns.append(vector(0), 0, 0.0, shared, False, 0, {})

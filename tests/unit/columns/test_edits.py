@@ -1,8 +1,5 @@
 """Changes of stored steps: which rows observations get, which are free again, and what n-step windows make of ends."""
 
-import gc
-import weakref
-
 import numpy as np
 import pytest
 
@@ -102,28 +99,6 @@ def test_what_does_not_fit_is_refused_and_nothing_is_changed(changes, message):
         edit(columns, row, {"reward": 7.0, "next_state": vector(9), **changes}, 1)
     assert str(columns.transitions(np.array([row]))) == before and columns.edits == 0
     assert n_observations(columns) == 2
-
-
-class LazyFrames:
-    def __init__(self, frames):
-        self._frames = frames
-
-    def __array__(self, dtype=None, copy=None):
-        return np.stack(self._frames)
-
-
-@pytest.mark.slow
-def test_the_frames_of_a_changed_stack_are_not_kept_as_objects():
-    frames = [np.full((16, 16), i, np.uint8) for i in range(9)]
-    columns = Columns()
-    row = columns.append(LazyFrames(frames[:4]), 0, 0.0, LazyFrames(frames[1:5]), False, 0, {})
-    new = [np.full((16, 16), 99, np.uint8) for _ in range(4)]
-    gone = weakref.finalize(new[0], lambda: None)
-    edit(columns, row, {"state": LazyFrames(new)}, 1)
-    del new
-    gc.collect()
-    assert not gone.alive
-    assert (columns.transitions(np.array([row]))[0]["state"] == 99).all()
 
 
 @pytest.mark.parametrize(

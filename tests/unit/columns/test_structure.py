@@ -13,15 +13,6 @@ def test_lists_are_leaves_and_dicts_and_tuples_are_nests():
     assert leaves == [1, [2, 3], 4.0]
 
 
-def test_leaves_are_named_by_their_path():
-    structure, _ = structure_of(NEST)
-    assert [name for name, _ in flatten(NEST, structure, "obs")] == [
-        "obs['camera'][0]",
-        "obs['camera'][1]",
-        "obs['speed']",
-    ]
-
-
 def test_the_order_of_keys_does_not_matter():
     structure, _ = structure_of({"a": 1, "b": 2})
     assert [leaf for _, leaf in flatten({"b": 20, "a": 10}, structure, "obs")] == [10, 20]

@@ -285,14 +285,6 @@ def test_a_bound_that_is_no_number_is_refused_before_anything_is_read(load, tmp_
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_text_is_no_file_of_a_dataset(name: str, tmp_path) -> None:
-    (tmp_path / name).write_text("observation,action,reward")
-    with pytest.raises(CheckpointError, match="is neither HDF5 nor an archive of arrays") as refused:
-        MDPDataset.load(tmp_path / name)
-    assert "from_dataframe" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_a_terminal_step_at_the_time_limit_is_terminal(name: str, tmp_path) -> None:
     ends = np.array([0, 1, 0, 0, 1])
     dataset = MDPDataset.load(write(tmp_path / name, flat(terminals=ends, timeouts=ends)), reward_convention="same_row")

@@ -56,5 +56,5 @@ def test_predictions_of_what_was_not_told_are_not_scored() -> None:
             return np.asarray(x) + 1.0, np.zeros(len(x))
 
     assert observation_error(Model(), dataset([0, 1, 0, 0]).episodes) == pytest.approx(-0.5)  # 0 and 1
-    with pytest.raises(ValueError, match="next observation was told"):
+    with pytest.raises(ValueError, match="has a recorded next observation"):
         observation_error(Model(), dataset([1, 1, 1, 1]).episodes)

@@ -242,7 +242,7 @@ def test_a_loaded_model_predicts_the_same_and_can_be_tuned() -> None:
         (lambda: MOPO(dynamics=fitted()).create_impl((4,), 2), ValueError, "dynamics"),
         (lambda: MOPO().predict(OBS, ACTIONS[False]), NotFittedError, "MOPO"),
         (lambda: MOPO().generate(policy(), transitions()), NotFittedError, "MOPO"),
-        (lambda: fitted().predict(OBS, ACTIONS[False][:3]), ValueError, "there are 7 observations in x and 3 actions"),
+        (lambda: fitted().predict(OBS, ACTIONS[False][:3]), ValueError, "action has 3 rows, but x has 7 observations"),
         (
             lambda: fitted().generate(policy(discrete=True), transitions(True)),
             TypeError,
@@ -266,7 +266,7 @@ def test_a_model_knows_no_values_and_does_not_act() -> None:
         ("predict_value", (OBS, ACTIONS[False])), ("sample_action", (OBS,)), ("fit_online", (None,)),
         ("save_policy", ("policy.pt",)),
     ):  # fmt: skip
-        with pytest.raises(NotImplementedError, match="MOPO models an environment"):
+        with pytest.raises(NotImplementedError, match="MOPO is a model of an environment"):
             getattr(model, method)(*arguments)
 
 

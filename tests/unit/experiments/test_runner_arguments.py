@@ -340,7 +340,7 @@ REFUSED = {
     "exception_event": [(1, TypeError, "^exception_event is ")],
     "random_seeds": [
         ([], ValueError, "random_seeds"), ([-1], ValueError, r"random_seeds\[0\] is -1"),
-        ([2**32], ValueError, "random_seeds holds 4294967296"), (3, TypeError, "^random_seeds is "),
+        ([2**32], ValueError, "random_seeds contains 4294967296"), (3, TypeError, "^random_seeds is "),
     ],
     "grace": [
         (0.0, ValueError, "grace is 0.0"), (np.nan, ValueError, "grace is nan"), ("long", TypeError, "^grace is "),

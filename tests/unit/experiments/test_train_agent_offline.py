@@ -75,7 +75,7 @@ def test_a_prioritized_buffer_is_a_dataset_too(tmp_path):
 def test_bad_arguments_are_refused_before_anything_is_written(tmp_path):
     with pytest.raises(ValueError, match="both or neither"):
         train_agent_offline(agent(), recorded(), 5, tmp_path / "run", eval_interval=5)
-    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* the agent of an estimator is its `impl`"):
+    with pytest.raises(TypeError, match=r"\(DiscreteCQL\), expected .* pass the attribute `impl` of the estimator"):
         train_agent_offline(DiscreteCQL(), recorded(), 5, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -97,12 +97,12 @@ def actor_critic(actions_of_critics: int = 2) -> TD3:
 @pytest.mark.parametrize(
     "make_agent, dataset, message",
     [
-        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* continuous ones; use an agent"),
+        (agent, made_of(4, np.zeros((9, 2))), "DQN has discrete actions, but .* are continuous; use an agent"),
         (agent, made_of(4, np.arange(9) % 3), "DQN has 2 discrete actions, but the dataset has action 2"),
-        (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; it came as \(1, 3\)"),
-        (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete ones; use Disc"),
+        (agent, made_of(3, np.zeros(9, int)), r"obs does not fit q_function; obs is \(1, 3\)"),
+        (actor_critic, made_of(4, np.zeros(9, int)), "TD3 has continuous actions, .* discrete; use Disc"),
         (actor_critic, made_of(4, np.zeros((9, 3))), "TD3 has actions of size 2, but .* of size 3"),
-        (actor_critic, made_of(3, np.zeros((9, 2))), r"obs does not fit policy; it came as \(1, 3\)"),
+        (actor_critic, made_of(3, np.zeros((9, 2))), r"obs does not fit policy; obs is \(1, 3\)"),
     ],
 )
 def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent, dataset, message, tmp_path):
@@ -115,7 +115,7 @@ def test_data_that_do_not_fit_are_refused_before_anything_is_written(make_agent,
 def test_actions_that_the_policy_cannot_give_are_told(largest, told, tmp_path, caplog):
     actions = np.linspace(-largest, largest, 40).reshape(20, 2).astype(np.float32)
     train_agent_offline(actor_critic(), made_of(4, actions), 2, tmp_path)
-    text = "actions of the data lie in [-2, 2], but are kept by policy in [-1, 1]"
+    text = "the dataset's actions lie in [-2, 2], but are limited by policy to [-1, 1]"
     assert (text in caplog.text) == told
 
 
@@ -125,7 +125,7 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path):
     learner = small_dqn(gymnasium.make("CartPole-v1"), q_function=q_function, **options)
     images = np.zeros((9, 1, 3, 3), np.uint8)
     dataset = MDPDataset.from_arrays(images, np.zeros(9, int), np.zeros(9), np.zeros(9))
-    with pytest.raises(ValueError, match=r"obs does not fit q_function; it came as \(1, 1, 3, 3\)"):
+    with pytest.raises(ValueError, match=r"obs does not fit q_function; obs is \(1, 1, 3, 3\)"):
         train_agent_offline(learner, dataset, 2, tmp_path / "single")
     trained, _ = train_agent_offline(learner, dataset, 2, tmp_path / "stacked", n_frames=2)
     assert dict(trained.get_statistics())["n_updates"] == 2
@@ -133,7 +133,7 @@ def test_stacked_frames_are_what_the_networks_are_tried_with(tmp_path):
 
 def test_a_critic_that_cannot_learn_is_refused_before_the_first_update(tmp_path):
     came = r"observations \(2, 4\) of float32 and actions \(2, 2\) of float32"
-    with pytest.raises(ValueError, match=f"q_func1 cannot be learnt from; {came} gave: .*shapes"):
+    with pytest.raises(ValueError, match=f"q_func1 failed on {came}: .*shapes"):
         train_agent_offline(actor_critic(3), made_of(4, np.zeros((20, 2), np.float32)), 5, tmp_path)
 
 
@@ -186,7 +186,7 @@ class Telling(Drawing):
         return ["the mark is another one"] * (state["mark"] != self.mark)
 
 
-OTHER_DATA = "the dataset is another one"
+OTHER_DATA = "the dataset differs"
 NO_JSON = "the state of DatasetSource cannot be saved: CheckpointError('Telling', \"saved_state['mark'] is set"
 
 
@@ -205,7 +205,7 @@ def choice(first: int, last: int) -> Selection:
         (choice(0, 3), choice(0, 3), (None, None), []),
         (choice(0, 3), choice(3, 6), (None, None), [OTHER_DATA]),
         (choice(0, 3), choice(0, 2), (None, None), [OTHER_DATA]),
-        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing without saved_state"]),
+        (Drawing(), Drawing(), (None, None), ["the dataset is Drawing, which has no saved_state"]),
         (Telling(1), Telling(1), (None, None), []),
         (Telling(1), Telling(2), (None, None), ["the mark is another one"]),
         (Telling({3}), Telling({3}), (None, None), [NO_JSON]),
@@ -229,10 +229,18 @@ def test_a_state_of_something_else_is_refused():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"num_step": 3}, TypeError, "sample_batch of MDPDataset: .*'num_step'; it takes n, gamma, device, num_steps"),
-        ({"n_epochs": 5}, TypeError, "'n_epochs'; .*train_agent_offline itself takes agent, dataset, steps, outdir, "),
+        (
+            {"num_step": 3},
+            TypeError,
+            "sample_batch of MDPDataset: .*'num_step'; it accepts n, gamma, device, num_steps",
+        ),
+        (
+            {"n_epochs": 5},
+            TypeError,
+            "'n_epochs'; .*train_agent_offline itself accepts agent, dataset, steps, outdir, ",
+        ),
         ({"rng": 0}, TypeError, "^rng is 0|'rng'"),
-        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset holds [0-9]+ transitions"),
+        ({"minibatch_size": 1000}, ValueError, "minibatch_size: got 1000, but the dataset has [0-9]+ transitions"),
     ],
 )
 def test_what_cannot_be_drawn_is_refused_before_anything_is_written(options, error, message, tmp_path):

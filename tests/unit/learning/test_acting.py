@@ -101,7 +101,7 @@ def test_what_is_no_batch_of_observations_is_refused(batch_obs: Any, came: str) 
 
 @pytest.mark.parametrize("info", [{}, {"name": "x"}, {"action_mask": np.ones(2)}])
 def test_what_reset_gives_is_no_observation(info: Any) -> None:
-    message = r"obs does not fit q_function; it came as .* of float32.* did you pass reset\(\)'s \(obs, info\)\?$"
+    message = r"obs does not fit q_function; obs is .* of float32.* did you pass reset\(\)'s \(obs, info\)\?$"
     for recurrent in (False, True):
         with pytest.raises(ValueError, match=message):
             make_agent(recurrent=recurrent).act((OBS[0], info))
@@ -117,10 +117,10 @@ def test_what_reset_gives_is_no_observation(info: Any) -> None:
 @pytest.mark.parametrize(
     ("obs", "message"),
     [
-        (np.zeros(7, np.float32), r"came as \(1, 7\) of float32, which gave: "),
-        (np.zeros(5, np.float64), r"came as \(1, 5\) of float64, which gave: .* cast with phi, or wrap "),
-        (np.int64(3), "came as"),
-        ({"camera": np.zeros(5), "joints": np.zeros(3)}, ".*; phi makes of each observation what the network takes"),
+        (np.zeros(7, np.float32), r"obs is \(1, 7\) of float32, and the network raised: "),
+        (np.zeros(5, np.float64), r"obs is \(1, 5\) of float64, and the network raised: .* cast with phi, or wrap "),
+        (np.int64(3), "obs is"),
+        ({"camera": np.zeros(5), "joints": np.zeros(3)}, ".*; set phi to a function that converts each observation "),
         (
             {"observation": np.zeros(3), "achieved_goal": np.zeros(1), "desired_goal": np.zeros(2)},
             ".*phi=concatenate_goal",
@@ -130,12 +130,12 @@ def test_what_reset_gives_is_no_observation(info: Any) -> None:
 def test_observations_that_do_not_fit_the_q_function_are_refused(obs: Any, message: str, recurrent: bool) -> None:
     agent = make_agent(recurrent=recurrent)
     for look in (agent.act, agent.dry_run):
-        with pytest.raises(ValueError, match="obs does not fit q_function; it " + message):
+        with pytest.raises(ValueError, match="obs does not fit q_function; .*" + message):
             look(obs)
 
 
 def test_one_observation_is_told_from_a_batch() -> None:
-    with pytest.raises(ValueError, match=r"came as \(1, 1, 5\).*act takes one observation, batch_act"):
+    with pytest.raises(ValueError, match=r"obs is \(1, 1, 5\).*act takes one observation, batch_act"):
         make_agent().act(OBS[:1])
 
 
@@ -150,9 +150,9 @@ def test_a_q_function_of_another_kind_is_refused_with_one_that_fits(
     agent: str, q_function: nn.Module, fitting: Any, action_mask: Any
 ) -> None:
     one = make_agent(agent, q_function=q_function)
-    message = "gives Tensor, expected one that gives ActionValue"
+    message = "gives Tensor, expected ActionValue"
     if fitting is not None:
-        message = f"gives DiscreteActionValue, expected .*such as an? {type(fitting).__name__}"
+        message = f"gives DiscreteActionValue, expected .*use for example an? {type(fitting).__name__}"
     for look in (lambda: one.act(OBS[0], action_mask=action_mask), lambda: one.dry_run(OBS[0], spaces.Discrete(2))):
         with pytest.raises(TypeError, match=message):
             look()

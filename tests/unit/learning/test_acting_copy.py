@@ -194,7 +194,7 @@ def test_a_state_q_function_actor_tells_its_logger_that_nobody_listens(caplog):
         q_actor.get_statistics()
     assert caught.value.__cause__ is not None and views_of(caught.value.__cause__) <= {"bytes"}
     assert [(record.name, record.message) for record in caplog.records] == [
-        ("my.actor", "actor 0 has lost its learner after 0 steps")
+        ("my.actor", "actor 0 has lost its connection to the learner after 0 steps")
     ]
 
 
@@ -402,7 +402,7 @@ def test_an_actor_without_poller_says_so(monkeypatch):
         training.make_actor(0)
     with training:
         acting = training.make_actor(0)
-    with pytest.raises(WorkerError, match="lost its learner"):
+    with pytest.raises(WorkerError, match="lost its connection to the learner"):
         for _ in range(100):
             play(acting, 10)
 
@@ -446,5 +446,5 @@ def test_nobody_waits_for_a_learner_that_has_ended() -> None:
 def test_steps_on_their_way_to_the_learner_cannot_be_changed():
     buffer = actor.RowSender(lambda message: None)
     buffer.append_batch([0], [0], [1.0], [1], [False], [False])
-    with pytest.raises(TypeError, match="its steps go to the learner's process, where replay_buffer.memory holds"):
+    with pytest.raises(TypeError, match="replay_buffer.memory is not available in an actor"):
         buffer.memory[-1][0]["reward"] = 1.0

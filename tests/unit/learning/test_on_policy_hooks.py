@@ -171,7 +171,7 @@ def test_a_compiled_agent_refuses_a_method_that_its_class_got_later(monkeypatch:
 def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_told() -> None:
     own = type("Own", (agents.A2C,), {"update": lambda self: kept.append(self.masks.tolist())})
     kept: list[Any] = []
-    with pytest.warns(UserWarning, match=r"takes an episode that was cut off within the rollout for one that ended"):
+    with pytest.warns(UserWarning, match="treats an episode that is truncated within the rollout as terminated"):
         live(made("A2C", own), n_steps=4, truncated_at=1)
     assert kept == [[[1, 1], [0, 1], [1, 1], [0, 1]]]
 
@@ -180,7 +180,7 @@ def test_an_episode_that_is_cut_off_within_a_rollout_is_masked_as_in_pfrl_and_to
 def test_the_own_update_of_a2c_bootstraps_from_an_episode_that_is_cut_off(name: str) -> None:
     plain, own = made("A2C"), made("A2C", by_class(agents.A2C, name, spy([], agents.A2C, name)))
     live(plain, n_steps=4, truncated_at=1)
-    with pytest.warns(UserWarning, match="cut off"):
+    with pytest.warns(UserWarning, match="truncated within the rollout"):
         live(own, n_steps=4, truncated_at=1)
     bootstraps = name == "update"  # PFRL's `_compute_returns` knows masks alone
     assert torch.allclose(parameters(own), parameters(plain)) == bootstraps
@@ -188,7 +188,9 @@ def test_the_own_update_of_a2c_bootstraps_from_an_episode_that_is_cut_off(name: 
 
 def test_steps_that_pfrls_update_cannot_hold_are_refused() -> None:
     own = by_class(agents.A2C, "update", lambda self: None)
-    with pytest.raises(ValueError, match="4 steps of each of num_processes = 2 environments: 9 steps of 3 episodes"):
+    with pytest.raises(
+        ValueError, match="4 steps of each of num_processes = 2 environments, got 9 steps of 3 episodes"
+    ):
         live(made("A2C", own), k=3, n_steps=4)
     with pytest.raises(TypeError, match="batch is None, expected a Batch"):
         made("A2C").update()

@@ -83,7 +83,7 @@ def test_episodes_that_run_can_stay() -> None:
     assert (len(rollout), rollout.n_ended, [ids.tolist() for ids in rollout.running()]) == (2, 0, [[0], [1]])
     append(rollout, {0: 9.0}, ended=(0,))
     assert rollout.take(1.0, "cpu").steps.reward.tolist() == [3, 6, 9]
-    with pytest.raises(ValueError, match="no episode has come to its end"):
+    with pytest.raises(ValueError, match="no episode has ended"):
         rollout.take(1.0, "cpu")
 
 
@@ -124,7 +124,7 @@ def test_nested_observations_of_any_dtype_are_kept() -> None:
 
 def test_values_of_another_shape_are_refused_and_nothing_is_stored() -> None:
     rollout = filled()
-    with pytest.raises(ValueError, match=r"obs came in the shapes \[\(2,\)\], expected \[\(1,\)\]"):
+    with pytest.raises(ValueError, match=r"obs has the shapes \[\(2,\)\], expected \[\(1,\)\]"):
         rollout.append(
             np.array([0]), np.array([False]), obs=torch.zeros(1, 2), action=torch.zeros(1), reward=torch.zeros(1),
             terminated=torch.zeros(1),

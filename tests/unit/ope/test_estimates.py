@@ -175,9 +175,9 @@ MODEL = {"q": np.zeros(50), "v": np.zeros(50), "last_v": np.zeros(50)}
         (lambda: ope.Bootstrap(n_resamples=0), ValueError, "n_resamples"),
         (lambda: ope.importance_sampling(episodes(), 1.1), ValueError, "gamma is 1.1, expected a number from 0 to 1"),
         (lambda: ope.direct_method(episodes(**MODEL), 0.9), TypeError, r"interval is 0\.9 \(float\), expected a B"),
-        (lambda: ope.doubly_robust(episodes(), 0.9), ValueError, "give q and v"),
-        (lambda: ope.weighted_doubly_robust(episodes(), 0.9), ValueError, "give q and v"),
-        (lambda: ope.magic(episodes(), 0.9), ValueError, "give q and v"),
+        (lambda: ope.doubly_robust(episodes(), 0.9), ValueError, "pass q and v"),
+        (lambda: ope.weighted_doubly_robust(episodes(), 0.9), ValueError, "pass q and v"),
+        (lambda: ope.magic(episodes(), 0.9), ValueError, "pass q and v"),
     ],
 )
 def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
@@ -188,12 +188,12 @@ def test_what_cannot_be_is_refused(call: Callable[[], Any], error: type[Exceptio
 def test_a_model_alone_has_the_spread_of_start_states_and_no_interval() -> None:
     values = np.linspace(90.0, 91.0, 50)  # start states hardly differ, wherever the truth is
     model = {"q": values, "v": values, "last_v": np.zeros(50)}
-    with pytest.warns(ope.UnreliableEstimateWarning, match="coverage was not judged") as told:
+    with pytest.warns(ope.UnreliableEstimateWarning, match="coverage is unknown") as told:
         found = ope.direct_method(episodes(**model))
         ope.direct_method(episodes(**model))
     assert len(told) == 1 and told[0].filename == __file__
     assert np.isnan([*found.interval, found.standard_error]).all()
     low, high = found.start_state_interval or (0.0, 0.0)
     assert 90.3 < low < found.value < high < 90.7
-    assert str(found).startswith("direct method: 90.5 spread of start states [90.4") and "not judged" in str(found)
+    assert str(found).startswith("direct method: 90.5 spread of start states [90.4") and "is unknown" in str(found)
     assert ope.doubly_robust(episodes(**model), 1.0).start_state_interval is None

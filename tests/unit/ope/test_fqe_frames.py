@@ -96,7 +96,7 @@ def test_a_buffer_of_stacks_is_refused() -> None:
     buffer = ReplayBuffer()
     for _ in range(9):
         buffer.append(np.zeros((N_FRAMES, 16, 16)), 0, 0.0, np.zeros((N_FRAMES, 16, 16)))
-    with pytest.raises(ValueError, match=r"observations \(3, 16, 16\) .* DQN was built for \(1, 16, 16\)"):
+    with pytest.raises(ValueError, match=r"shape \(3, 16, 16\) .* DQN was built for shape \(1, 16, 16\)"):
         make().fit(buffer, 1, **QUIET)
 
 

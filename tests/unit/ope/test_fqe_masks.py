@@ -46,7 +46,7 @@ def test_online_training_and_its_evaluation_keep_to_allowed_actions() -> None:
 
 
 def test_what_has_predict_alone_is_refused() -> None:
-    with pytest.raises(TypeError, match="an action_mask came, of which the algorithm that is evaluated is not told"):
+    with pytest.raises(TypeError, match="action_mask: the evaluated algorithm does not support masks"):
         make(algo=LeansOn(True)).collect(OneAllowed(), n_steps=5, show_progress=False)
 
 

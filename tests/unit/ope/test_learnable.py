@@ -51,7 +51,7 @@ def test_a_process_that_has_imported_nothing_else_loads_it(tmp_path: Path) -> No
 
 def test_what_fits_no_estimator_is_refused(tmp_path: Path) -> None:
     made = saved("BC", tmp_path)
-    with pytest.raises(TypeError, match="algo is BC, but .*model.d3 holds BC, expected None"):
+    with pytest.raises(TypeError, match="algo is BC, but .*model.d3 contains BC, not an FQE: expected None"):
         pfrl_like.load_learnable(tmp_path / "model.d3", algo=made)
     with pytest.raises(ValueError, match="expected 'cpu' or 'cuda:<number>'"):
         pfrl_like.load_learnable(tmp_path / "model.d3", device="meta")
@@ -66,7 +66,7 @@ def test_a_model_of_other_layers_is_refused_by_the_name_of_its_file(tmp_path: Pa
     for each in (wide, narrow):
         each.create_impl((4,), 2)
     wide.save_model(tmp_path / "wide.pt")
-    with pytest.raises(CheckpointError, match="wide.pt: does not fit"):
+    with pytest.raises(CheckpointError, match="wide.pt: does not match the estimator"):
         narrow.load_model(tmp_path / "wide.pt")
 
 

@@ -78,7 +78,6 @@ def test_the_list_of_an_item_is_read_only(change):
     assert type(item[:]) is list
 
 
-@pytest.mark.slow
 def test_a_transition_is_one_object_for_as_long_as_somebody_has_it():
     buffer = filled(3, num_steps=2)
     step = buffer.memory[0][1]

@@ -91,7 +91,7 @@ def test_values_that_cannot_be_are_refused_as_when_building() -> None:
 
 def test_of_several_all_are_set_or_none() -> None:
     made = built("DQN")
-    with pytest.raises(ValueError, match="n_critics is 3, but the agent was built with 1 and keeps that"):
+    with pytest.raises(ValueError, match="n_critics is 3, but the agent was built with 1, and n_critics cannot"):
         made.set_params(gamma=0.5, n_critics=3, learning_rate=0.1)
     assert made.gamma == made.impl.gamma == 0.99 and made.impl.optimizer.param_groups[0]["lr"] == made.learning_rate
     made.set_params(gamma=0.5, learning_rate=0.1)

@@ -225,7 +225,7 @@ def test_vectors_are_not_stacked_and_need_no_buffer_that_does() -> None:
 def test_a_buffer_that_stacks_nothing_is_refused_where_frames_are_stacked() -> None:
     env = Counting(True, (1, 16, 16))
     buffer = HindsightReplayBuffer(100, lambda *_: np.zeros(1))
-    with pytest.raises(TypeError, match="HindsightReplayBuffer, whose sample_batch does not stack frames, but n"):
+    with pytest.raises(TypeError, match="HindsightReplayBuffer, which cannot stack frames in sample_batch, but n"):
         make("DQN", n_frames=3, encoder_params=SMALL_FILTERS).fit_online(env, buffer, **QUIET)
 
 
@@ -257,7 +257,7 @@ def observing(space: gymnasium.Space[Any]) -> Counting:
 
 
 ENV, DECAY = Counting(True), LinearDecayEpsilonGreedy()
-NO_BUFFER = "buffer is .*, expected one of pfrl_like.replay_buffers"
+NO_BUFFER = "buffer is .*, expected a buffer of pfrl_like.replay_buffers"
 NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
 
 
@@ -273,12 +273,12 @@ NO_ARRAYS = "DQN needs an environment whose observations are arrays, got "
         ("DQN", {"n_steps_per_epoch": 0}, ValueError, "n_steps_per_epoch"),
         ("DQN", {"buffer": []}, TypeError, NO_BUFFER),
         ("DQN", {"buffer": Lacking()}, TypeError, NO_BUFFER),
-        ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least batch_size, 16"),
+        ("DQN", {"buffer": ReplayBuffer(15)}, ValueError, "a capacity of 15, expected at least 16"),
         ("DQN", {"callback": 5}, TypeError, "callback is 5, expected a function, or None"),
         ("DQN", {"explorer": NormalNoise()}, TypeError, "explorer is NormalNoise, made for .* a Box, got Discrete"),
         ("DDPG", {"env": Counting(False), "explorer": DECAY}, TypeError, "made for .* Discrete, got Box"),
         ("DQN", {"explorer": explorers.AdditiveOU()}, TypeError, "OU, which is made for continuous .*, but DQN"),
-        ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected one of pfrl_like.explorers"),
+        ("DQN", {"explorer": 3}, TypeError, "explorer is 3, expected an explorer of pfrl_like.explorers"),
     ],
 )
 def test_what_cannot_be_is_refused(name: str, options: Any, error: type[Exception], text: str) -> None:
@@ -289,7 +289,7 @@ def test_what_cannot_be_is_refused(name: str, options: Any, error: type[Exceptio
 def test_an_environment_of_other_shapes_is_refused() -> None:
     built = make("DQN")
     built.create_impl((5,), 3)
-    with pytest.raises(ValueError, match=r"was built for \(5,\) and 3"):
+    with pytest.raises(ValueError, match=r"was built for shape \(5,\) and size 3"):
         built.fit_online(Counting(True), **QUIET)
 
 
@@ -322,7 +322,7 @@ def test_an_epoch_that_lacks_steps_for_a_minibatch_says_so_and_prints_no_losses(
             Counting(True), n_epochs=2, n_steps_per_epoch=10, save_metrics=False, show_progress=False, verbose=True
         )
     (text,) = [str(each.message) for each in told]
-    assert "10 steps, fewer than batch_size, 32, and n_steps is 20 in all" in text and told[0].filename == __file__
+    assert "10 steps, fewer than batch_size (32), and the training has 20" in text and told[0].filename == __file__
     printed = capsys.readouterr().out
     assert "epoch=1 step=20 rollout_return=28.000000" in printed and "nan" not in printed
     assert made.impl.optim_t == 0

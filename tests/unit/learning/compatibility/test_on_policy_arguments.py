@@ -176,7 +176,7 @@ def test_learn_from_truncated(caplog: Any) -> None:
         drive(agent, steps)
         assert (agent.n_updates, len(agent._rollout)) == (2 * learns, 0)
         assert [record.name for record in caplog.records] == ["own"]  # of the first episode without learning alone
-    assert "cut off" in caplog.text and "learn_from_truncated=True" in caplog.text
+    assert "truncated episodes" in caplog.text and "learn_from_truncated=True" in caplog.text
 
 
 @pytest.mark.parametrize("max_kl", [1e-4, 1e-2])
@@ -216,7 +216,7 @@ def test_phi_and_batch_states(kind: str) -> None:
     agent.is_due = lambda: False
     agent.act(one_hot(1))
     agent.observe(one_hot(2), 0.0, False, False)
-    obs = agent._rollout.take(1.0, "cpu", agent._last_of)
+    obs = agent._rollout.take(1.0, "cpu", agent._bootstrap_inputs)
     assert (obs.steps.obs.tolist(), obs.last_obs.tolist()) == ([[0, 2, 0, 0, 0]], [[0, 0, 2, 0, 0]])
     assert calls == [1, 1]
 
@@ -385,7 +385,7 @@ def test_a_state_that_does_not_fit_changes_nothing(kind: str) -> None:
 def test_an_optimiser_of_other_parameters_is_refused() -> None:
     policy, vf = make_nets()
     model = Branched(policy, vf)
-    with pytest.raises(ValueError, match=r"make it of model.parameters\(\)"):
+    with pytest.raises(ValueError, match=r"construct it with model.parameters\(\)"):
         PPO(model, torch.optim.Adam(nn.Linear(1, 1).parameters()))
     with pytest.raises(TypeError, match="optimizer is None"):
         PPO(model, None)  # type: ignore[arg-type]

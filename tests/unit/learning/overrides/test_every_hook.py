@@ -36,7 +36,7 @@ def is_bound_early(hook: Hook) -> bool:
 def test_an_override_is_called_or_refused(hook: Hook, way: Callable[..., Any]) -> None:
     base, calls = getattr(agents, hook.owner), list[Any]()
     if hook.outcome == "refused":
-        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which is not called here"):
+        with pytest.raises(TypeError, match=f"overrides {hook.name} of PFRL's {hook.owner}, which this library does"):
             way(base, hook.name, lambda self, *args: None)
         return
     cls = way(base, hook.name, spy(calls, base, hook.name))
@@ -116,12 +116,12 @@ def test_own_optimiser_steps_that_leave_nan_are_told(owner: str, name: str, capl
 
     agent = made_for(Hook(owner, name, "", "called"), by_class(getattr(agents, owner), name, spoil))
     whose = "policy_optimizer" if owner == "TD3" else "parameters of the model"
-    said = f"{whose} hold NaN.*optimiser steps that {name} made before cannot be taken back"
+    said = f"{whose} hold NaN.*optimiser steps that {name} made before cannot be rolled back"
     with caplog.at_level(logging.ERROR), pytest.raises(NonFiniteError, match=said) as caught:
         live(agent)
     assert isinstance(caught.value.batch, Batch)
     assert getattr(agent, "n_updates", 0) == getattr(agent, "optim_t", 0) == 0
-    assert len([record for record in caplog.records if "was refused" in record.message]) == 1
+    assert len([record for record in caplog.records if "was rejected" in record.message]) == 1
 
 
 COMPILED = {"DQN": "_compute_loss", "DDPG": "compute_critic_loss", "TD3": "update_q_func", "PPO": "_lossfun"}

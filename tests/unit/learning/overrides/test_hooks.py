@@ -122,7 +122,7 @@ def test_an_update_in_pfrls_form_that_leaves_nan_is_told(kind: str) -> None:
             param.data.fill_(np.nan)
 
     agent = replaying("DQN", by_class(agents.DQN, "update", update), kind)
-    with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be taken back"):
+    with pytest.raises(NonFiniteError, match="optimizer hold NaN.*steps that update made before cannot be rolled back"):
         agent.update_from_replay()
 
 
@@ -200,7 +200,7 @@ def test_the_explorer_acts_upon_what_an_overridden_choice_gives(owner: str) -> N
     with agent.eval_mode():
         expected = 0.5 if owner == "TD3" else 0.25
         np.testing.assert_allclose(agent.batch_act(obs), np.full((4, 2), expected))
-    with pytest.raises(ExportError, match=f"overrides {ACTING[owner]}, which no file can hold"):
+    with pytest.raises(ExportError, match=f"overrides {ACTING[owner]}, which cannot be exported"):
         agent.export("policy.pt")
 
 
