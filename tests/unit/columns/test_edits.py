@@ -71,7 +71,7 @@ def test_a_step_without_next_state_that_is_no_longer_terminal_is_not_learnt_from
     columns = Columns()
     row = append(columns, 0, next_obs=None, terminal=True)
     edit(columns, row, {"is_state_terminal": False}, 1)
-    with pytest.raises(ValueError, match="next_state: None came"):
+    with pytest.raises(ValueError, match="next_state: got None"):
         columns.batch(np.array([row]), np.array([0]), None, 1, 0.9, "cpu")
 
 
@@ -104,8 +104,8 @@ def test_what_does_not_fit_is_refused_and_nothing_is_changed(changes, message):
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("patch/states", np.array([4]), "'patch/states' holds numbers of steps out of range"),
-        ("patch/values", np.array([-1]), "'patch/values' holds numbers of steps out of range"),
+        ("patch/states", np.array([4]), "'patch/states' contains step numbers out of range"),
+        ("patch/values", np.array([-1]), "'patch/values' contains step numbers out of range"),
         ("patch/reward", np.zeros(2), "'patch/reward' has shape \\(2,\\)"),
         ("patch/told", np.zeros(0, np.bool_), "'patch/told' has shape \\(0,\\)"),
         ("patch/state/0/data", np.zeros((1, 2), np.float32), "has shape \\(1, 2\\)"),

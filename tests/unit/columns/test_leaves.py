@@ -43,7 +43,7 @@ def test_an_integer_that_is_too_large_is_refused():
 def test_equality_is_bit_for_bit():
     column = leaf()
     row = column.data.shape[0] - 1
-    column.put(row, np.array([np.nan, 0, 1], np.float32), like=0)
+    column.put(row, np.array([np.nan, 0, 1], np.float32), previous_row=0)
     assert column.same(row, np.array([np.nan, 0, 1], np.float32))
     assert not column.same(row, np.array([np.nan, 0, 2], np.float32))
     many = np.array([[np.nan, 0, 1], [np.nan, 0, 2]], np.float32)
@@ -59,7 +59,7 @@ def test_objects_pass_unchecked_and_equal_only_themselves():
     column = ObjectLeaf(rows)
     (row,) = rows.take(1)
     thing = ["a", {}]
-    column.put(row, thing, like=0)
+    column.put(row, thing, previous_row=0)
     assert column.job(np.array([row]))[0] is thing
     assert column.same(row, thing)
     assert not column.same(row, ["a", {}])
@@ -69,7 +69,7 @@ def test_a_dropped_object_is_let_go():
     rows = Rows()
     column = ObjectLeaf(rows)
     (row,) = rows.take(1)
-    column.put(row, object(), like=0)
+    column.put(row, object(), previous_row=0)
     column.drop(row)
     assert column.data[row] is None
 
@@ -81,5 +81,5 @@ def test_saved_arrays_that_do_not_fit_are_refused(arrays):
 
 
 def test_a_refused_dtype_comes_with_a_way_out():
-    with pytest.raises(ValueError, match="reset and step have to give the same dtype"):
+    with pytest.raises(ValueError, match="reset and step of the environment must return the same dtype"):
         leaf((2,)).check(np.zeros(2), "next_obs")

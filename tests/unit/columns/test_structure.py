@@ -47,5 +47,5 @@ def test_another_structure_is_refused_with_the_place(value, message):
 
 
 def test_a_description_whose_structure_has_other_leaves_is_refused():
-    with pytest.raises(ValueError, match="names the leaves"):
+    with pytest.raises(ValueError, match="has the leaves"):
         Field.from_spec(Columns().obs_rows, {"structure": {"dict": [["x", 1]]}, "leaves": []})

@@ -369,7 +369,7 @@ def outdir(tmp_path):
 @pytest.mark.parametrize(
     "change, told",
     [
-        ({"replay_buffer": PrioritizedReplayBuffer(60, num_steps=3)}, "no buffer that fits this one"),
+        ({"replay_buffer": PrioritizedReplayBuffer(60, num_steps=3)}, "not contain a buffer that matches this buffer"),
         ({"env_id": "Acrobot-v1"}, r"env.observation_space was 'a box of shape \(4,\)' and is 'a box of shape \(6,\)'"),
     ],
 )

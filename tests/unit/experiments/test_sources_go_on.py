@@ -272,7 +272,7 @@ def test_later_scores_are_the_same(name, evaluator):
         ("in processes", "stacked, in processes", ""),
         ("forgetful", "forgetful", "get_state() gives another state"),
         ("gymnasium, in processes", "gymnasium, in processes", "nobody knows the states of the environments in a"),
-        ("in processes", "others in processes", "random streams do not fit"),
+        ("in processes", "others in processes", "random streams do not match"),
     ],
 )
 def test_environments_that_do_not_come_to_where_they_were_are_told_of(name, another, reason, evaluator):

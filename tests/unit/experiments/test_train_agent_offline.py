@@ -199,7 +199,7 @@ def choice(first: int, last: int) -> Selection:
     ("before", "now", "seeds", "reasons"),
     [
         (recorded(), recorded(), (0, 0), []),
-        (recorded(), recorded(), (0, None), ["random streams do not fit: dict['rng'] is not there"]),
+        (recorded(), recorded(), (0, None), ["random streams do not match: dict['rng'] does not exist"]),
         (recorded(), recorded(500), (0, 0), [OTHER_DATA + ": {'episodes': 50, 'steps': "]),
         (recorded(), recorded(reward=5.0), (0, 0), [OTHER_DATA + ": {'episodes': 6, 'steps': "]),
         (choice(0, 3), choice(0, 3), (None, None), []),

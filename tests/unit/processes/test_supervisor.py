@@ -211,7 +211,7 @@ class Broken:
     [
         (mute, "raised Mute"),
         (lambda channel, index: sys.exit(3), "raised SystemExit: 3"),
-        (lambda channel, index: os._exit(3), r"exit code 3 and told no error \(os._exit does that\)"),
+        (lambda channel, index: os._exit(3), r"exit code 3 without an error message \(for example os._exit\)"),
         (lambda channel, index: None, "had finished before it answered"),
         (Broken(), "raised ZeroDivisionError"),
     ],
@@ -481,5 +481,5 @@ def test_a_daemonic_process_is_told_what_to_do():
     reader, writer = context.Pipe(duplex=False)
     process = context.Process(target=start_workers, args=(writer,), daemon=True)
     process.start()
-    assert "this process is daemonic, and may have no children. Use SerialVectorEnv" in reader.recv()
+    assert "this process is daemonic and may not have children. Use SerialVectorEnv" in reader.recv()
     process.join()

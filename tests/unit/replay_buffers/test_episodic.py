@@ -55,6 +55,6 @@ def test_numbers_that_do_not_fit_are_refused_and_the_content_stays(change):
     state = filled([3, 2, 2]).state_dict()
     state["header" if "first_episode" in change else "arrays"].update(change)
     buffer = filled([1])
-    with pytest.raises(ValueError, match="episodes|its first_episode is 10+, expected"):
+    with pytest.raises(ValueError, match="episode|saved first_episode is 10+, expected"):
         buffer.load_state_dict(state)
     assert rewards(buffer.episodic_memory) == [[0.0]]

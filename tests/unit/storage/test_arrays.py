@@ -40,7 +40,7 @@ def test_columns_longer_than_a_piece_come_back(path: Path) -> None:
 def test_objects_are_written_and_read_only_where_pickles_are_allowed(path: Path) -> None:
     array = np.empty(3, object)
     array[:] = [{"a": np.arange(3)}, (1, "b", None), [np.float32(2)]]
-    with pytest.raises(CheckpointError, match="cannot hold 'x', which has objects .* allow_pickle=True"):
+    with pytest.raises(CheckpointError, match="cannot store 'x', which has objects .* allow_pickle=True"):
         write_arrays(path, {}, {"x": array})
     assert not path.exists()
     write_arrays(path, {}, {"x": array}, allow_pickle=True)
@@ -64,14 +64,14 @@ def test_objects_of_one_shape_stay_objects(path: Path) -> None:
 def test_an_object_that_could_not_be_read_again_is_not_written(item: Any, path: Path) -> None:
     array = np.empty(1, object)
     array[0] = item
-    with pytest.raises(CheckpointError, match="refused unread|cannot be written"):
+    with pytest.raises(CheckpointError, match="not allowed|cannot be written"):
         write_arrays(path, {}, {"x": array}, allow_pickle=True)
     assert not path.exists()
 
 
 @pytest.mark.parametrize("dtype", ["i4,f8", "V8"])
 def test_other_dtypes_are_refused(dtype: str, path: Path) -> None:
-    with pytest.raises(CheckpointError, match="cannot hold 'x', which has the dtype"):
+    with pytest.raises(CheckpointError, match="cannot store 'x', which has the dtype"):
         write_arrays(path, {}, {"x": np.zeros(2, dtype)})
 
 

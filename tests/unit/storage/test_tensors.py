@@ -124,7 +124,7 @@ def quantised() -> torch.Tensor:
 def test_what_could_not_be_read_again_is_not_written(value: Any) -> None:
     message = "x is a sparse, quantised" if value is quantised else "file: x|file: the value"
     value = value() if value is quantised else value
-    with pytest.raises(CheckpointError, match="holds itself" if value is ITSELF else message):
+    with pytest.raises(CheckpointError, match="contains itself" if value is ITSELF else message):
         plain_tensors({"x": value}, "file")
 
 
