@@ -176,7 +176,8 @@ def estimated(
         weighted: True if the estimate uses importance weights.
 
     Returns:
-        The estimate; its value, interval and standard error are NaN if the value is too large for a float.
+        The estimate. If the value is too large for a float, it is infinite or NaN, and the interval and the standard
+        error are NaN.
     """
 
     def statistic(counts: Array) -> tuple[Array, Array]:
@@ -197,7 +198,7 @@ def estimated(
             estimates.UnreliableEstimateWarning(f"{estimator}: {warning}", left), stacklevel=levels_to_the_caller()
         )
     found = [0.0 if number == 0 else float(number) * scale for number in (value, error, *bounds)]
-    value, error, low, high = found if np.isfinite(found[0]) else [float("nan")] * 4
+    value, error, low, high = found if np.isfinite(found[0]) else [found[0]] + [float("nan")] * 3
     return Estimate(
         estimator, value, (low, high), settings.confidence, settings.kind, error, size, len(episodes),
         int(episodes.truncated.sum()), warning,

@@ -158,7 +158,7 @@ def test_its_own_score_is_what_off_policy_evaluation_expects(name: str) -> None:
     with pytest.raises(AttributeError, match=r"call pfrl_like\.ope\.evaluate_offline\(estimator, "):
         made.evaluate_offline(data)
     other_gamma = make(name, gamma=0.5, impl=made.impl)
-    with pytest.raises(ValueError, match=r"gamma is 0\.5, but config has 0\.9"):
+    with pytest.raises(ValueError, match=r"gamma is 0\.5, but gamma of config is 0\.9"):
         other_gamma.score(data, config=FQEConfig(gamma=0.9))
 
 
