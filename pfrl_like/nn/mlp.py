@@ -19,7 +19,7 @@ class MLP(nn.Module):
         out_size: Size of the output.
         hidden_sizes: Sizes of the hidden layers; empty for a single linear layer.
         nonlinearity: Function or module from a tensor to one of the same shape.
-        last_wscale: Factor on the initial weights of the last layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(

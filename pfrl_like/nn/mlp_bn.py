@@ -42,7 +42,7 @@ class MLPBN(nn.Module):
         normalize_input: Normalise the input as well.
         normalize_output: Normalise the output as well.
         nonlinearity: Function or module from a tensor to one of the same shape.
-        last_wscale: Factor on the initial weights of the last layer.
+        last_wscale: Factor by which the initial weights of the last layer are multiplied.
     """
 
     def __init__(

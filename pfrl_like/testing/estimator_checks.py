@@ -1,4 +1,4 @@
-"""`check_estimator`: checks of the contracts of every estimator."""
+"""`check_estimator`: checks of the contracts that every estimator must meet."""
 
 import copy
 import os
@@ -17,24 +17,24 @@ from pfrl_like.utils.random_seed import set_random_seed
 
 MakeEstimator = Callable[[], Any]
 
-#: Arguments with which `fit` writes nothing.
+#: Arguments with which `fit` writes no files and prints nothing.
 QUIET: dict[str, Any] = {"n_epochs": 1, "save_metrics": False, "verbose": False, "show_progress": False}
 
 
 def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed: int = 0) -> None:
-    """Check that an estimator keeps the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
+    """Check that an estimator meets the contracts of `pfrl_like.algos`: `check_estimator(YourEstimator)`.
 
-    The names of this module's functions list the contracts.
+    Each `check_*` function of this module checks one contract.
 
     Args:
-        make_estimator: Makes an estimator that is not built; a class is allowed. Small networks and batches make the
-            check fast.
-        episodes: A dataset to fit to; None makes random vectors of four numbers, with three discrete actions or actions
-            of two numbers.
-        seed: Seed of the global random streams, which are restored afterwards.
+        make_estimator: Function or class that returns an estimator that is not built. Small networks and batches make
+            the check fast.
+        episodes: Dataset for `fit`. None makes a dataset of random observations [4], with three discrete actions or
+            continuous actions [2].
+        seed: Seed of the global random streams, which are restored at the end.
 
     Raises:
-        AssertionError: Naming the contract that is broken.
+        AssertionError: If a contract is broken. The message names the contract.
     """
     episodes = example_episodes(make_estimator().discrete_action) if episodes is None else episodes
     with isolated_rng(), tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def check_estimator(make_estimator: MakeEstimator, episodes: Any = None, *, seed
 
 
 def example_episodes(discrete_action: bool) -> MDPDataset:
-    """Five episodes of twelve steps."""
+    """Return a dataset of five episodes of twelve steps."""
     rng = np.random.default_rng(0)
     observations = rng.normal(size=(60, 4)).astype(np.float32)
     actions = rng.integers(0, 3, 60) if discrete_action else rng.uniform(-1, 1, (60, 2)).astype(np.float32)
@@ -55,7 +55,7 @@ def example_episodes(discrete_action: bool) -> MDPDataset:
 
 
 def observations_of(algo: Any, episodes: Any) -> Any:
-    """Observations of an episode's first steps, [n, ...], with the estimator's number of stacked frames."""
+    """Return observations of the first steps of an episode, [n, ...], with the estimator's number of stacked frames."""
     return TransitionMiniBatch(episodes[0][:5], algo.n_frames).observations
 
 
@@ -70,7 +70,7 @@ def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
 
 
 def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """The result of `get_params` makes an equal estimator, which stores the values unchanged."""
+    """Check that the result of `get_params` makes an equal estimator that stores the values unchanged."""
     algo = make_estimator()
     params = algo.get_params(deep=False)
     again = type(algo)(**params)
@@ -84,7 +84,7 @@ def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: A
 def check_unknown_keywords_are_ignored_with_a_warning(
     make_estimator: MakeEstimator, episodes: Any, folder: str
 ) -> None:
-    """The warning names the unknown keyword and the nearest known one."""
+    """Check that a warning names the unknown keyword and the most similar known keyword."""
     for use in (lambda **kwargs: type(make_estimator())(**kwargs), make_estimator().set_params):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -96,7 +96,7 @@ def check_unknown_keywords_are_ignored_with_a_warning(
 
 
 def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`set_params` sets attributes, and a copy is independent."""
+    """Check that `set_params` sets attributes, and that a copy is independent."""
     algo = make_estimator()
     other = copy.deepcopy(algo)
     require(algo.set_params(batch_size=7) is algo, "set_params gives another object")
@@ -105,7 +105,7 @@ def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: An
 
 
 def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """Before building, `predict` and `save_model` raise `NotFittedError`."""
+    """Check that `predict` and `save_model` raise `NotFittedError` before the estimator is built."""
     x = observations_of(make_estimator(), episodes)
     for use, argument in (("predict", x), ("save_model", os.path.join(folder, "unbuilt.pt"))):
         sentence = f"{use} of an estimator that is not built raised no NotFittedError"
@@ -113,7 +113,7 @@ def check_what_is_not_built_says_so(make_estimator: MakeEstimator, episodes: Any
 
 
 def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """There are one action and one value for each observation."""
+    """Check that `predict` and `predict_value` return one action and one value per observation."""
     algo = _fitted(make_estimator, episodes)
     x = observations_of(algo, episodes)
     shape = (len(x),) if algo.discrete_action else (len(x), algo.action_size_)
@@ -137,14 +137,14 @@ def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episod
 
 
 def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit` gives the same parameters with the same seed."""
+    """Check that `fit` results in the same parameters with the same seed."""
     first, second = (_fitted(make_estimator, episodes) for _ in range(2))
     found = difference(first.impl.state_dict(), second.impl.state_dict(), "the agent")
     require(found is None, f"the same seed gave other parameters: {found}")
 
 
 def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """A loaded model acts and continues to learn like the saved one."""
+    """Check that a loaded model acts and continues to learn like the saved model."""
     algo, path = _fitted(make_estimator, episodes), os.path.join(folder, "model.pt")
     algo.save_model(path)
     other = make_estimator()
@@ -157,7 +157,7 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
 
 
 def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit` writes `params.json` and a model; an estimator made from them chooses the same actions."""
+    """Check that an estimator made from the `params.json` and the model of `fit` selects the same actions."""
     set_random_seed(1)
     options = {**QUIET, "save_metrics": True, "logdir": folder, "experiment_name": "run", "with_timestamp": False}
     algo = make_estimator().fit(episodes, tensorboard=False, **options)
@@ -171,14 +171,14 @@ def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, ep
 
 
 def check_nothing_is_written_without_metrics(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`fit(save_metrics=False)` writes nothing into the folder for logs."""
+    """Check that `fit(save_metrics=False)` writes no files into the log directory."""
     logdir = os.path.join(folder, "nothing")
     make_estimator().fit(episodes, logdir=logdir, **QUIET)
     require(not os.path.exists(logdir), "fit(save_metrics=False) wrote something")
 
 
 def check_updates_give_losses(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
-    """`update(epoch, total_step, batch)` returns a list of finite numbers, and changes the agent."""
+    """Check that `update(epoch, total_step, batch)` returns a list of finite numbers and changes the agent."""
     algo = _fitted(make_estimator, episodes)
     before = copy.deepcopy(algo.impl.state_dict())
     losses = algo.update(0, 0, episodes.sample(16, algo.n_frames))
