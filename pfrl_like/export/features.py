@@ -153,7 +153,7 @@ def _same(found: Any, target: Any) -> bool:
 
 
 def _is_close(found: Tensor, target: Tensor, largest: Tensor) -> bool:
-    """True if numbers are equal up to a tolerance relative to the numbers and to `largest`, the maximum of the array."""
+    """True if numbers are equal up to a tolerance relative to the numbers and to `largest`, the array's maximum."""
     unit = torch.where(largest > 0, largest, 1.0)
     return torch.allclose(found / unit, target / unit, rtol=1e-6, atol=1e-7, equal_nan=True)
 

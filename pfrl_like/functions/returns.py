@@ -14,7 +14,7 @@ def n_step_returns(reward: Tensor, discount: Tensor, lengths: Tensor, num_steps:
     Args:
         reward: Reward of each step, [N], float, packed time first.
         discount: gamma, or 0 where the step ended in a terminal state, [N], float.
-        lengths: Lengths of the sequences, [B], descending, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
         num_steps: n, at least 1.
 
     Returns:
@@ -43,7 +43,7 @@ def rows_after(lengths: Tensor) -> Tensor:
     """Row of the next step for each row of sequences packed time first, [N], int64; -1 at the end of a sequence.
 
     Args:
-        lengths: Lengths of the sequences, [B], descending, on the host.
+        lengths: Lengths of the sequences, [B], descending, on the CPU.
     """
     sizes = batch_sizes_of(lengths)
     row = torch.arange(int(sizes.sum()))

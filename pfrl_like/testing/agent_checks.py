@@ -78,7 +78,7 @@ def check_unknown_keywords_are_refused(trial: Trial) -> None:
 def check_it_learns(trial: Trial) -> None:
     """Check that training changes the saved state: a trained agent differs from a new agent."""
     found = trial.difference(_learnt(state_of(trial.new_agent())), _learnt(state_of(trial.trained)))
-    require(found is not None, f"the saved state has not changed after {trial.n_steps} steps of training: does it start to learn?")
+    require(found is not None, f"nothing has changed after {trial.n_steps} steps of training: does it start to learn?")
 
 
 def check_same_seed_same_numbers(trial: Trial) -> None:
@@ -340,9 +340,8 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
         def change(module: nn.Module, inputs: Any, output: Any) -> Any:
             if type(output) is not DiscreteActionValue:
                 return output
-            rest = output.q_values[:, :-1]
-            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this round
-            return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
+            rest = output.q_values[:, :-1] last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called
+            in this iteration return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
 
         agent = trial.trained_again()
         with contextlib.ExitStack() as stack:

@@ -63,7 +63,7 @@ class Trial:
         be sampled from this space return self.make_agent()
 
     def trained_again(self) -> Any:
-        """Return the trained agent in its state after training, except for its buffer; checks may continue to train it."""
+        """Return the trained agent in its state after training, except for its buffer; checks may train it further."""
         if hasattr(self.trained, "load_state_dict"):
             self.trained.load_state_dict(self._trained_state)
             return self.trained
@@ -158,7 +158,7 @@ class Shuffled(gymnasium.Env[Any, Any]):
     Args:
         observations: The observations.
         env: Environment that the spaces are taken from.
-        seed: Seed of the environment's own stream. The rewards also depend on the global stream.
+        seed: Seed of the environment's random stream. The rewards also depend on the global stream.
     """
 
     def __init__(self, observations: Sequence[Any], env: Any, seed: int) -> None:
@@ -168,7 +168,7 @@ class Shuffled(gymnasium.Env[Any, Any]):
         super().reset(seed=seed)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Start an episode."""
         super().reset(seed=seed)
         self.steps = 0
         return self._observation(), {}
@@ -184,10 +184,10 @@ class Shuffled(gymnasium.Env[Any, Any]):
 
 
 def check_a_stopped_run_goes_on(trial: Trial) -> None:
-    """A run that was stopped by an error continues from its checkpoint, with `resume=True` and new objects, exactly.
+    """Check that an interrupted run resumes exactly from its checkpoint, with `resume=True` and new objects.
 
-    Two environments are used if the agent supports them. Compiled agents are skipped: such an agent makes its first
-    update before it is compiled, so its numbers may differ.
+    The check uses two environments if the agent supports them. Compiled agents are skipped: their first update runs
+    before compilation, so their numbers may differ.
     """
     if getattr(trial.trained, "is_compiled", False) is True:
         return
@@ -217,7 +217,7 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
 
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:
-    """Train an agent, with another seed if `further` is not 0; returns its final state and results."""
+    """Train an agent, with a different seed if `further` is not 0, and return its final state and results."""
     agent, seed, logger = trial.new_agent(trial.seed + further), trial.seed + N_ENVS * further, logging.Logger(__name__)
     logger.addHandler(logging.NullHandler())
     options |= {"checkpoint_freq": trial.n_steps // 2, "logger": logger, "progress": False}
@@ -230,6 +230,6 @@ def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, 
     stored = trial.batch_of(agent) if trial.learns_from_batches else None
     with (outdir / "metrics.csv").open(newline="") as file:
         episodes = [{**row, "elapsed": ""} for row in csv.DictReader(file)]
-    # The order of a continuation's rows is arbitrary.
+    # The order of the rows of `continuation` is arbitrary.
     fields = {} if stored is None else dataclasses.asdict(stored.replace(continuation=None))
     return {"agent": state_of(agent), "draws": draws, "minibatch": fields, "episodes": episodes}
