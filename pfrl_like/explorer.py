@@ -36,8 +36,7 @@ class Explorer(ABC):
         definer = next(base for base in cls.__mro__ if vars(base).keys() & {"select_action", "select_actions"})
         if "select_actions" not in vars(definer):
             cls.select_actions = Explorer.select_actions  # type: ignore[method-assign]
-        cls._select_action = cls.select_action  # type: ignore[attr-defined]  # an assignment to the class replaces the
-        method
+        cls._select_action = cls.select_action  # type: ignore[attr-defined]  # the original method
 
     @never_raising
     def __repr__(self) -> str:
@@ -92,8 +91,9 @@ def select_actions(explorer: Any, t: int, greedy_actions: Any, action_value: Any
     """Call `explorer.select_actions`; if the object has only `select_action`, call it for each environment."""
     cls = type(explorer)
     if (
-        hasattr(cls, "select_actions")  # check the class, because a mock has every attribute and "select_action" not in
-        getattr(explorer, "__dict__", ()) and getattr(cls, "_select_action", cls.select_action) is cls.select_action
+        hasattr(cls, "select_actions")  # check the class, because a mock has every attribute
+        and "select_action" not in getattr(explorer, "__dict__", ())
+        and getattr(cls, "_select_action", cls.select_action) is cls.select_action
     ):
         return explorer.select_actions(t, greedy_actions, action_value, active)
     return _one_by_one(explorer, t, greedy_actions, action_value, active)

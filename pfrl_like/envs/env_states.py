@@ -134,8 +134,9 @@ def state_between_episodes(env: Any, *, alone: bool = False) -> dict[str, Any]:
         env: The environment.
         alone: True if only this environment uses the global random streams.
     """
-    *_, innermost = layers_of(env) elsewhere = hasattr(type(innermost), "states_between_episodes")  # True if the
-    environments run in other processes return {
+    *_, innermost = layers_of(env)
+    elsewhere = hasattr(type(innermost), "states_between_episodes")  # True if the environments run in other processes
+    return {
         "state": EnvLayers(env).now().to_plain(), "streams": Streams.of(env, with_global=alone).to_plain(),
         "envs": innermost.states_between_episodes() if elsewhere else None,
     }  # fmt: skip

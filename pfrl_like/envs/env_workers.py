@@ -64,8 +64,8 @@ class SharedObservations:
 
     def put(self, index: int, obs: Any) -> Any:
         """Store the observation of environment `index` and return the message for it."""
-        message = self._put(self._tree, index, obs) if self._tree == 0:  # one array, the usual case: pickling a class
-        is slow
+        message = self._put(self._tree, index, obs)
+        if self._tree == 0:  # one array, the usual case: pickling a class is slow
             return 0 if type(message) is Slot else (obs,)
         return message
 
@@ -278,8 +278,7 @@ class EnvWorkers(Workers):
         self._asked = command
         for index, argument in arguments.items():
             self.send(index, (command, argument), self.timeout)
-        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # restoring replays
-        episodes, which may take long
+        return self.receive(arguments, None if command == "restore_state" else self.timeout)  # no time limit
 
     def greet(self, command: str, argument: Any) -> None:
         """Send a command to all workers, and send it to each replacement worker as its first command."""
@@ -317,7 +316,8 @@ class EnvWorkers(Workers):
 
     def _replace(self, error: WorkerError, command: str) -> None:
         """Replace a failed worker, and all workers that fail in the meantime."""
-        failed, fresh = [error], dict[int, bool]()  # new workers; True if the greeting was sent while failed or fresh:
+        failed, fresh = [error], dict[int, bool]()  # new workers; True if the greeting was sent
+        while failed or fresh:
             try:
                 if not failed:
                     self._welcome(fresh)

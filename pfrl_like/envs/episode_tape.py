@@ -16,11 +16,15 @@ from pfrl_like.storage.plain_tensors import checksum, checksum_of_many
 from pfrl_like.utils.env_values import Forwarding, own_copy, reset_values
 from pfrl_like.utils.plain_values import from_json, many_to_json, to_json
 
-_RESET = object() _NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # immutable types, which need no
-copy _SMALL = 1024  # maximum size in bytes of an observation whose checksum may be delayed _MOST = 64  # maximum number
-of steps with delayed checksums #: Maximum bytes of the current episodes' actions, in memory or in a file: enough for a
-million actions of a few numbers. _ROOM_FOR_ACTIONS = 192 << 20 _TOO_LONG = "the episode is too long to be repeated: its
-actions take more than {:,} bytes" _OTHERWISE = (
+_RESET = object()
+_NUMBERS = frozenset({int, np.int64, float, np.float64, np.float32})  # immutable types, which need no copy
+_SMALL = 1024  # maximum size in bytes of an observation whose checksum may be delayed
+_MOST = 64  # maximum number of steps with delayed checksums
+#: Maximum bytes of the current episodes' actions, in memory or in a file: enough for a million actions of a few
+#: numbers.
+_ROOM_FOR_ACTIONS = 192 << 20
+_TOO_LONG = "the episode is too long to be repeated: its actions take more than {:,} bytes"
+_OTHERWISE = (
     "other observations, rewards or ends of episodes came of the same actions; what they depend on has to be in random "
     "streams that can be reached, or in get_state() and set_state(state)"
 )
@@ -65,13 +69,21 @@ class EpisodeTape(Forwarding):
     """
 
     def __init__(self, env: Any, *, alone: bool = False, num_envs: int = 1) -> None:
-        self.env, self._alone = env, alone self._most: float = _ROOM_FOR_ACTIONS // num_envs self.info: Mapping[str,
-        Any] = {} self._last: Any = None self._gives_state = can_be_left(env) self._layers = EnvLayers(env) self._draws,
-        self._draws_at_resets = GlobalDraws(128), GlobalDraws(16) self._streams, self._to_look = self._streams_of_env(),
-        2 self._actions: list[Any] = [] self._bytes = 0  # size of the actions in bytes self._sums = 0, 0  # checksums
-        of observations, and of rewards and flags self._room = 0  # number of steps with delayed checksums that are
-        allowed before the next check # Steps with delayed checksums: one loop over many steps is faster, because it
-        uses the CPU cache better. self._waiting: list[tuple[Any, Any, Any]] = [] self._start_over(None)
+        self.env, self._alone = env, alone
+        self._most: float = _ROOM_FOR_ACTIONS // num_envs
+        self.info: Mapping[str, Any] = {}
+        self._last: Any = None
+        self._gives_state = can_be_left(env)
+        self._layers = EnvLayers(env)
+        self._draws, self._draws_at_resets = GlobalDraws(128), GlobalDraws(16)
+        self._streams, self._to_look = self._streams_of_env(), 2
+        self._actions: list[Any] = []
+        self._bytes = 0  # size of the actions in bytes
+        self._sums = 0, 0  # checksums of observations, and of rewards and flags
+        self._room = 0  # number of steps with delayed checksums that are allowed before the next check
+        # Steps with delayed checksums: one loop over many steps is faster, because it uses the CPU cache better.
+        self._waiting: list[tuple[Any, Any, Any]] = []
+        self._start_over(None)
 
     def reset(self, **options: Any) -> Any:
         """Start an episode; keyword arguments are passed to the environment."""
@@ -218,11 +230,13 @@ class EpisodeTape(Forwarding):
         return Arrival(obs, info, True, "")
 
     def _repeated(self, state: Mapping[str, Any]) -> Arrival:
-        actions, options = from_json(state["actions"]), from_json(state["options"]) in_steps, at_resets =
-        map(kept_states, state["draws"]) kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]),
-        state["state"], state["own"] resets, left = set(state["resets"]), iter(actions) entries = [_RESET if number in
-        resets else next(left, _RESET) for number in range(len(actions) + len(resets))] most, self._most = self._most,
-        math.inf  # no limit, because the saved episode was short enough try:
+        actions, options = from_json(state["actions"]), from_json(state["options"])
+        in_steps, at_resets = map(kept_states, state["draws"])
+        kept, wanted, layers, own = in_steps | at_resets, tuple(state["sums"]), state["state"], state["own"]
+        resets, left = set(state["resets"]), iter(actions)
+        entries = [_RESET if number in resets else next(left, _RESET) for number in range(len(actions) + len(resets))]
+        most, self._most = self._most, math.inf  # no limit, because the saved episode was short enough
+        try:
             restore_env(self.env, layers)
             if state["streams"].keys() - self._streams_of_env().names:  # a reset creates the others
                 self.env.reset()

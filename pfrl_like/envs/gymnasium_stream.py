@@ -37,11 +37,15 @@ class GymnasiumStream(VectorStream):
     """
 
     def __init__(self, env: Any) -> None:
-        super().__init__(env, env.single_observation_space, env.single_action_space) self.mode = _autoreset_mode(env)
-        self._kind = space_kind(self.observation_space) own_classes = (gymnasium.vector.SyncVectorEnv,
-        gymnasium.vector.AsyncVectorEnv) is_own = isinstance(env.unwrapped, own_classes) self._gives_copies = is_own and
-        bool(env.unwrapped.copy) self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED self._sync: Any =
-        None  # set by `record` self._resetting: BoolArray | None = None  # environments whose next step only resets
+        super().__init__(env, env.single_observation_space, env.single_action_space)
+        self.mode = _autoreset_mode(env)
+        self._kind = space_kind(self.observation_space)
+        own_classes = (gymnasium.vector.SyncVectorEnv, gymnasium.vector.AsyncVectorEnv)
+        is_own = isinstance(env.unwrapped, own_classes)
+        self._gives_copies = is_own and bool(env.unwrapped.copy)
+        self._can_cut_off = is_own or self.mode is AutoresetMode.DISABLED
+        self._sync: Any = None  # set by `record`
+        self._resetting: BoolArray | None = None  # environments whose next step only resets
         self._start(None, None)
 
     def reset(self) -> VectorObs:
@@ -118,7 +122,8 @@ class GymnasiumStream(VectorStream):
     def _start(self, obs: Any, mask: BoolArray | None) -> None:
         self._next_obs, self._next_mask = obs, mask  # for the next action, except in environments that `begin` resets
         self._ended = np.zeros(self.num_envs, dtype=np.bool_)  # episodes that the environment has ended
-        self._must_begin = self._ended  # episodes that have ended for the agent self._resetting = None
+        self._must_begin = self._ended  # episodes that have ended for the agent
+        self._resetting = None
 
     def _reset_some(self, rows: BoolArray) -> None:
         if not self._can_cut_off:

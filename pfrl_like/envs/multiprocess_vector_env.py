@@ -24,7 +24,10 @@ Answers = TypeVar("Answers")
 class MultiprocessVectorEnv(VectorEnv):
     """Environments that run in parallel, each in its own process.
 
-    Array observations are passed through shared memory, other values through pipes. If an environment raises an error or a worker dies, the current call raises this error with its traceback, and all workers end. Later calls raise the same error. Ctrl-C also ends all workers. All workers end when this process ends for any reason. Programs that an environment has started end with its worker, unless a program starts its own session.
+    Array observations are passed through shared memory, other values through pipes. If an environment raises an error
+    or a worker dies, the current call raises this error with its traceback, and all workers end. Later calls raise the
+    same error. Ctrl-C also ends all workers. All workers end when this process ends for any reason. Programs that an
+    environment has started end with its worker, unless a program starts its own session.
 
     Args:
         env_fns: Functions that each return one environment; lambdas are allowed.

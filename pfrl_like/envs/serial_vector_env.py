@@ -39,9 +39,12 @@ class SerialVectorEnv(VectorEnv):
                     "MultiprocessVectorEnv takes functions that make environments"
                 )
             mend_gym(env)
-        self.num_envs = len(envs) self.observation_space = getattr(envs[0], "observation_space", None) self.action_space
-        = getattr(envs[0], "action_space", None) self.spec = getattr(envs[0], "spec", None) self.last_obs: Sequence[Any]
-        = [None] * self.num_envs self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
+        self.num_envs = len(envs)
+        self.observation_space = getattr(envs[0], "observation_space", None)
+        self.action_space = getattr(envs[0], "action_space", None)
+        self.spec = getattr(envs[0], "spec", None)
+        self.last_obs: Sequence[Any] = [None] * self.num_envs
+        self._seeds: list[int | None] = [None] * self.num_envs  # seeds for the next reset
         self._tells_at_reset = False
 
     def step(self, action: Any) -> Any:

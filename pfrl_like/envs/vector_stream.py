@@ -98,10 +98,14 @@ class VectorStream(ABC):
     """
 
     def __init__(self, env: Any, observation_space: Any, action_space: Any) -> None:
-        self.env = env self.num_envs = int(env.num_envs) self.observation_space = observation_space self.action_space =
-        action_space *_, self.innermost = layers_of(env) self.not_recorded = f"{type(self.innermost).__name__} cannot
-        record its episodes" self._all_active = np.ones(self.num_envs, dtype=np.bool_) self._all_active.flags.writeable
-        = False  # all steps share the array
+        self.env = env
+        self.num_envs = int(env.num_envs)
+        self.observation_space = observation_space
+        self.action_space = action_space
+        *_, self.innermost = layers_of(env)
+        self.not_recorded = f"{type(self.innermost).__name__} cannot record its episodes"
+        self._all_active = np.ones(self.num_envs, dtype=np.bool_)
+        self._all_active.flags.writeable = False  # all steps share the array
 
     @abstractmethod
     def reset(self) -> VectorObs:
@@ -384,8 +388,8 @@ class PfrlStream(VectorStream):
         obs = self._stacked(result)
         if isinstance(obs, np.ndarray):
             return obs, ()
-        pairs = [reset_values(one) for one in obs]  # PFRL's classes do not split gymnasium's (obs, info) return
-        [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
+        pairs = [reset_values(one) for one in obs]  # PFRL's classes do not split gymnasium's (obs, info)
+        return [pair[0] for pair in pairs], [pair[1] or {} for pair in pairs]
 
     def _stacked(self, obs: Any) -> Any:
         if len(obs) != self.num_envs:

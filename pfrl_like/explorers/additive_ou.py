@@ -55,9 +55,13 @@ class AdditiveOU(RandomExplorer):
             raise ValueError(f"sigma is {sigma!r}, expected numbers that are not negative")
         if not start_with_mu and not 0 < theta < 2:
             raise ValueError(f"theta is {theta!r}, expected a number between 0 and 2 unless start_with_mu")
-        self.mu = mu self.theta = theta self.sigma = sigma self.start_with_mu = start_with_mu self.logger = logger
-        self.ou_state: NDArray[np.float32] | None = None self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  #
-        True for each environment whose process has started, [k]
+        self.mu = mu
+        self.theta = theta
+        self.sigma = sigma
+        self.start_with_mu = start_with_mu
+        self.logger = logger
+        self.ou_state: NDArray[np.float32] | None = None
+        self._begun: NDArray[np.bool_] = np.zeros(0, dtype=bool)  # True if the process has started, [k]
 
     def select_action(self, t: int, greedy_action_func: Callable[[], Any], action_value: Any = None) -> Any:
         """Return the greedy action plus noise. `select_action` uses a single process.

@@ -244,8 +244,8 @@ def _line_of_each(arranged: Part, inputs: list[list[Tensor]], targets: list[Tens
         return ((arranged(leaves).double() - origin) * slope + value).to(dtype)
 
     for leaves, target in zip(inputs, targets, strict=True):
-        wanted = target.double() if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # compare each
-        feature with its own maximum
+        wanted = target.double()
+        if not _is_close(line(leaves).double(), wanted, wanted.abs().amax(0)):  # a maximum per feature
             return None
     return line
 

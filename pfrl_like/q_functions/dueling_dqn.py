@@ -87,12 +87,15 @@ class DistributionalDuelingDQN(nn.Module, StateQFunction):
         activation: Activation = torch.relu,
         bias: float = 0.1,
     ) -> None:
-        super().__init__() self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max),
-        persistent=False) self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # Python integers: a compiler
-        would trace NumPy integers self.n_input_channels = n_input_channels self.activation = activation
-        self.conv_layers = large_convolutions(n_input_channels, bias) self.main_stream =
-        init_chainer_default(nn.Linear(3136, 1024)) self.a_stream = init_chainer_default(nn.Linear(512, n_actions *
-        n_atoms)) self.v_stream = init_chainer_default(nn.Linear(512, n_atoms))
+        super().__init__()
+        self.register_buffer("z_values", evenly_spaced_atoms(n_atoms, v_min, v_max), persistent=False)
+        self.n_actions, self.n_atoms = int(n_actions), int(n_atoms)  # because a compiler traces NumPy integers
+        self.n_input_channels = n_input_channels
+        self.activation = activation
+        self.conv_layers = large_convolutions(n_input_channels, bias)
+        self.main_stream = init_chainer_default(nn.Linear(3136, 1024))
+        self.a_stream = init_chainer_default(nn.Linear(512, n_actions * n_atoms))
+        self.v_stream = init_chainer_default(nn.Linear(512, n_atoms))
 
     def forward(self, x: Any) -> DistributionalDiscreteActionValue:
         """Return the return distributions of B states from frames [B, n_input_channels, 84, 84]."""

@@ -238,8 +238,8 @@ def check_the_discount_decides_about_bootstrapping(trial: Trial) -> None:
         require(not depends(0.9), "bootstraps is False, but the TD error depends on the next observation")
         return
     require(
-        not trial.learns_from_batches or depends(0.9),  # an agent without a replay buffer may need whole episodes "with
-        a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
+        not trial.learns_from_batches or depends(0.9),  # an agent without a replay buffer may need whole episodes
+        "with a discount of 0.9 (a step within an episode, or truncated) the TD error ignores the next observation",
     )
 
 
@@ -340,8 +340,9 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
         def change(module: nn.Module, inputs: Any, output: Any) -> Any:
             if type(output) is not DiscreteActionValue:
                 return output
-            rest = output.q_values[:, :-1] last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called
-            in this iteration return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
+            rest = output.q_values[:, :-1]
+            last = torch.full_like(output.q_values[:, -1:], value)  # noqa: B023 - called in this iteration
+            return DiscreteActionValue(torch.cat([rest, last], 1), action_mask=output.action_mask)
 
         agent = trial.trained_again()
         with contextlib.ExitStack() as stack:
@@ -355,13 +356,25 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
 
 
 CHECKS: tuple[Callable[[Trial], None], ...] = (
-    check_unknown_keywords_are_refused, check_it_learns, check_same_seed_same_numbers, check_evaluation_changes_nothing,
-    # first, because other checks may evaluate the trained agent check_evaluation_does_not_explore,
-    check_actions_lie_in_the_space, check_one_environment_is_a_batch_of_one, check_steps_are_counted,
-    check_statistics_are_numbers, check_a_loaded_agent_is_the_saved_one, check_only_termination_stops_bootstrapping,
-    check_what_is_learnt_from_is_what_happened, check_a_stopped_run_goes_on, check_forbidden_actions_are_not_chosen, #
-    The checks below continue to train the trained agent. check_forbidden_actions_count_for_nothing,
-    check_the_discount_decides_about_bootstrapping, check_importance_weights_count, check_update_learns_and_tells,
+    check_unknown_keywords_are_refused,
+    check_it_learns,
+    check_same_seed_same_numbers,
+    check_evaluation_changes_nothing,  # first, because other checks may evaluate the trained agent
+    check_evaluation_does_not_explore,
+    check_actions_lie_in_the_space,
+    check_one_environment_is_a_batch_of_one,
+    check_steps_are_counted,
+    check_statistics_are_numbers,
+    check_a_loaded_agent_is_the_saved_one,
+    check_only_termination_stops_bootstrapping,
+    check_what_is_learnt_from_is_what_happened,
+    check_a_stopped_run_goes_on,
+    check_forbidden_actions_are_not_chosen,
+    # The checks below continue to train the trained agent.
+    check_forbidden_actions_count_for_nothing,
+    check_the_discount_decides_about_bootstrapping,
+    check_importance_weights_count,
+    check_update_learns_and_tells,
     check_a_bad_batch_is_refused,
 )
 

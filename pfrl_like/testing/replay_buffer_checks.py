@@ -279,9 +279,9 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
             )
         _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
-            sentence = f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError" refusals = ValueError,
-            RuntimeError  # RuntimeError if errors must be written back first require_error(refusals, sentence, method,
-            n + 1)
+            sentence = f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError"
+            refusals = ValueError, RuntimeError  # RuntimeError if errors must be written back first
+            require_error(refusals, sentence, method, n + 1)
 
 
 CHECKS = [

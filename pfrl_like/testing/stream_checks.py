@@ -43,8 +43,8 @@ class Door:
         self._inside = False
         for name, kept in (("update", self.raw), ("learn", self.features)):
             if callable(getattr(agent, name, None)):
-                passes = functools.partial(self._pass, getattr(agent, name), kept) vars(agent)[name] = passes  #
-                `setattr` would count as an override of PFRL's method
+                passes = functools.partial(self._pass, getattr(agent, name), kept)
+                vars(agent)[name] = passes  # `setattr` would count as an override of PFRL's method
 
     def _pass(self, learn: Callable[..., Any], kept: list[Any], batch: Any, *others: Any, **keywords: Any) -> Any:
         if self._inside:
@@ -217,10 +217,11 @@ def check_streams(
         envs = [RecordedEnv(env, number, seed) for number in range(n_envs)]
         if mode is not None and not _fits_gymnasium(envs[0]):
             continue
-        agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}" door =
-        Door(agent) play_stream(agent, stream_of(envs, mode), n_steps) require(door.raw or door.features, f"nothing was
-        learnt from in {n_steps} steps of {form}") if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # both
-        modes are equal for the agent
+        agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
+        door = Door(agent)
+        play_stream(agent, stream_of(envs, mode), n_steps)
+        require(door.raw or door.features, f"nothing was learnt from in {n_steps} steps of {form}")
+        if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # both modes are equal for the agent
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
             found = compare(expected, state, "state")

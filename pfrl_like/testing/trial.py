@@ -59,8 +59,9 @@ class Trial:
 
     def new_agent(self, seed: int | None = None) -> Any:
         """Return an untrained agent. Equal seeds return equal agents."""
-        set_random_seed(self.seed if seed is None else seed) self.env.action_space.seed(self.seed)  # random actions may
-        be sampled from this space return self.make_agent()
+        set_random_seed(self.seed if seed is None else seed)
+        self.env.action_space.seed(self.seed)  # random actions may be sampled from this space
+        return self.make_agent()
 
     def trained_again(self) -> Any:
         """Return the trained agent in its state after training, except for its buffer; checks may train it further."""
@@ -122,8 +123,10 @@ class Trial:
         """Return an agent's actions in evaluation for the observations of one episode."""
         set_random_seed(self.seed)
         with agent.eval_mode():
-            agent.act(self.observations[0]) agent.observe(self.observations[0], 0.0, True, False)  # end the earlier
-            episode actions = [] for obs in self.observations:
+            agent.act(self.observations[0])
+            agent.observe(self.observations[0], 0.0, True, False)  # end the earlier episode
+            actions = []
+            for obs in self.observations:
                 actions.append(np.asarray(agent.act(obs)))
                 agent.observe(obs, 0.0, False, False)
         return actions

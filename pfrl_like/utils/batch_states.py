@@ -68,7 +68,7 @@ def _cannot_collate(features: list[Any]) -> Exception:
 
 
 class _CallableModule(ModuleType):
-    """Callable module: `pfrl_like.utils.batch_states` is both the module and, as in PFRL's documentation, the function."""
+    """Callable module: `pfrl_like.utils.batch_states` is the module and also, as in PFRL's documentation, the function."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)
@@ -170,7 +170,7 @@ def column(steps: Sequence[Transition], name: str) -> Any:
 
 
 def stack(values: Sequence[Any]) -> Any:
-    """Stack arrays, numbers or nested dicts and tuples of them as tensors along a new first axis; list other objects."""
+    """Stack arrays, numbers or nested dicts and tuples of them to tensors with a new first axis; list other objects."""
     if isinstance(values[0], Mapping):
         return {key: stack([value[key] for value in values]) for key in values[0]}
     if isinstance(values[0], tuple):

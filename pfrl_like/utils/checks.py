@@ -69,10 +69,12 @@ def check_step(space: Any, obs: Any, reward: Any) -> None:
         TypeError: If the reward is not a single number.
     """
     if (
-        type(obs) is np.ndarray and type(reward) is float and obs.dtype == getattr(space, "dtype", None) == np.float32
-        and obs.shape == getattr(space, "shape", None) and -LARGEST_REWARD <= reward <= LARGEST_REWARD and
-        math.isfinite(np.vdot(obs, obs))  # not finite if a number is not finite; may also overflow, so checked again
-        below
+        type(obs) is np.ndarray
+        and type(reward) is float
+        and obs.dtype == getattr(space, "dtype", None) == np.float32
+        and obs.shape == getattr(space, "shape", None)
+        and -LARGEST_REWARD <= reward <= LARGEST_REWARD
+        and math.isfinite(np.vdot(obs, obs))  # may also overflow, so checked again below
     ):
         return
     check_observation(space, obs)
@@ -93,8 +95,7 @@ def check_transition(obs: Any, action: Any, next_obs: Any) -> None:
     for value in (obs, action, next_obs):
         kind = value.dtype.char if type(value) is np.ndarray else ""
         if kind in ("f", "d"):
-            total += np.vdot(value, value)  # not finite if a number is not finite; may also overflow, so checked again
-            below
+            total += np.vdot(value, value)  # may also overflow, so checked again below
         elif kind in ("", "e", "g", "F", "D", "G") and type(value) is not int:
             total = math.nan
     if not math.isfinite(total):
@@ -232,8 +233,8 @@ def check_actions(space: Any, actions: Any, n: int, name: str = "action", *, bou
         raise ValueError(f"{name} holds {len(actions)} actions, expected one for each of {n} environments")
     if space is None:
         return
-    is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu" if is_integers and
-    space_kind(space) == "discrete":  # checking minimum and maximum is enough
+    is_integers = type(actions) is np.ndarray and actions.ndim == 1 and actions.dtype.kind in "iu"
+    if is_integers and space_kind(space) == "discrete":  # checking minimum and maximum is enough
         check_action(space, actions.min(), name)
         check_action(space, actions.max(), name)
         return
@@ -285,7 +286,7 @@ def check_numbers(least: float = -math.inf, most: float = math.inf, *, between: 
 
 
 def check_seconds(optional: bool = False, **values: Any) -> None:
-    """Raise an error if an argument is not a positive number of seconds; see `check_counts` for arguments and errors."""
+    """Raise an error if an argument is not a positive number of seconds. Arguments and errors as `check_counts`."""
     expected = f"a positive number of seconds{_NONE * optional}"
     for name, value in _of_kind(values, numbers.Real, expected, optional):
         if not float(value) > 0:
@@ -368,15 +369,14 @@ def _check_structure(space: Any, value: Any, name: str, **looks: bool) -> None:
             raise ValueError(f"{name} is {_describe(value)}, expected a tuple of length {len(space.spaces)}")
         for index, part in enumerate(space.spaces):
             _check_structure(part, value[index], f"{name}[{index}]", **looks)
-    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # a user-defined space may not have
-    these
+    elif kind != "other" and hasattr(space, "shape") and hasattr(space, "dtype"):  # missing in some user-defined spaces
         _check_leaf(space, kind, value, name, **looks)
 
 
 def _check_array(space: Any, value: Any, name: str) -> np.ndarray:
     try:
-        shape, dtype = value.shape, value.dtype  # avoids a copy of `LazyFrames` array = value if isinstance(dtype,
-        np.dtype) else np.asarray(value)
+        shape, dtype = value.shape, value.dtype  # avoids a copy of `LazyFrames`
+        array = value if isinstance(dtype, np.dtype) else np.asarray(value)
     except AttributeError:
         array = _as_array(value, name, space)
         shape = array.shape

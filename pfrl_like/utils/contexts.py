@@ -41,8 +41,8 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
 
     At the end every submodule has its previous mode, including submodules that are always in evaluation mode.
     """
-    is_compiling = torch.compiler.is_compiling()  # a compiler traces in a single thread with contextlib.nullcontext()
-    if is_compiling else MODES:
+    is_compiling = torch.compiler.is_compiling()  # a compiler traces in a single thread
+    with contextlib.nullcontext() if is_compiling else MODES:
         before = [(part, part.training) for part in module.modules()]
         plain = not is_compiling and all(_is_plain(part) for part, _ in before)
         if plain:
@@ -56,7 +56,8 @@ def evaluating(module: nn.Module) -> Iterator[nn.Module]:
             if plain:
                 for part, training in before:
                     vars(part)["training"] = training
-            else:  # a user-defined `train` may do more than set an attribute if before[0][1]:
+            else:  # a user-defined `train` may do more than set an attribute
+                if before[0][1]:
                     module.train()
                 for part, training in before:
                     part.training = training

@@ -113,7 +113,7 @@ def seed_env(env: Any, seed: int) -> bool:
     if callable(getattr(env, "seed", None)):
         env.seed(seed)
         return True
-    raise ValueError(f"seed is {seed}, but {env} accepts no seed: it has no method seed, and its reset has no argument seed")
+    raise ValueError(f"seed is {seed}, but {env} accepts no seed: it has no seed method, and its reset no argument seed")
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
@@ -142,7 +142,8 @@ def mend_gym(env: Any) -> None:
 
     gym is no longer maintained. If `env` contains no gym environment, the function does nothing.
     """
-    gym_env: Any = getattr(sys.modules.get("gym"), "Env", ()) for _ in range(100):  # iterate over the wrappers
+    gym_env: Any = getattr(sys.modules.get("gym"), "Env", ())
+    for _ in range(100):  # iterate over the wrappers
         if env is None or gym_env == ():
             return
         if isinstance(env, gym_env):
@@ -259,7 +260,8 @@ def space_kind(space: Any) -> SpaceKind:
         space: A space of gym or gymnasium, or an object with the same attributes.
 
     Returns:
-        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other". A mock is "other", because its attributes exist but are not numbers.
+        "box", "discrete", "multi_discrete", "multi_binary", "dict", "tuple", or "other". A mock is "other", because its
+        attributes exist but are not numbers.
     """
     kind = _KIND_OF_TYPE.get(type(space))
     if kind is None:

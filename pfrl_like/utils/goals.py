@@ -16,7 +16,7 @@ DESIRED_GOAL = "desired_goal"
 
 
 def concatenate_goal(obs: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Concatenate observation and desired goal; use it as `phi` of goal-conditioned agents (arXiv:1707.01495, sec. 4.1).
+    """Concatenate observation and desired goal, as a `phi` of goal-conditioned agents (arXiv:1707.01495, section 4.1).
 
     Args:
         obs: Dict with `observation` [..., m] and `desired_goal` [..., n]; other entries are ignored.

@@ -13,8 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-_KINDS = "biufcUSmM" _MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit #: Maximum nesting of JSON values, and
-nesting of a single array or scalar. _LEVELS, _LEAST = 22, 3
+_KINDS = "biufcUSmM"
+_MOST_DIMENSIONS = 64  # NumPy's limit; torch has no limit
+#: Maximum nesting of JSON values, and nesting of a single array or scalar.
+_LEVELS, _LEAST = 22, 3
 
 
 def to_json(value: Any, levels: int = _LEVELS) -> Any:
@@ -95,9 +97,9 @@ def many_to_json(values: Sequence[Any]) -> Any:
     Raises:
         TypeError: If a value contains a type that `to_json` does not support, or is nested too deeply.
     """
-    kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values} alike =
-    len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS if alike and
-    values[0].nbytes:  # not for empty arrays: a short text could encode any number of values
+    kinds = {(type(value), getattr(value, "dtype", None), getattr(value, "shape", None)) for value in values}
+    alike = len(kinds) == 1 and isinstance(values[0], np.ndarray | np.generic) and values[0].dtype.kind in _KINDS
+    if alike and values[0].nbytes:  # not for empty arrays: a short text could encode any number of values
         return {"stack": _text_of(np.stack(values)), "scalars": isinstance(values[0], np.generic)}
     return [to_json(value) for value in values]
 

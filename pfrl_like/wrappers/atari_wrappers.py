@@ -37,9 +37,12 @@ class EpisodicLifeEnv(Wrapper):
 
     def step(self, action: Any) -> Any:
         """Execute an action; the loss of a life ends the episode."""
-        result = self.env.step(action) self.needs_real_reset = has_ended(result) before, self.lives = self.lives,
-        self._lives_left() lost = 0 < self.lives < before  # in some games `lives` is 0 a few frames before the game
-        ends obs, reward, done, *rest = result return (obs, reward, bool(done) or lost, *rest)
+        result = self.env.step(action)
+        self.needs_real_reset = has_ended(result)
+        before, self.lives = self.lives, self._lives_left()
+        lost = 0 < self.lives < before  # in some games `lives` is 0 a few frames before the game ends
+        obs, reward, done, *rest = result
+        return (obs, reward, bool(done) or lost, *rest)
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode, in the current game or in a new game."""
@@ -49,7 +52,8 @@ class EpisodicLifeEnv(Wrapper):
             self.needs_real_reset = has_ended(step)
             result = None if self.needs_real_reset else reset_result(step)
         if result is None:
-            self.needs_real_reset = True  # remains True until a step has succeeded result = self.env.reset(**kwargs)
+            self.needs_real_reset = True  # remains True until a step has succeeded
+            result = self.env.reset(**kwargs)
         self.lives = self._lives_left()
         return result
 
@@ -74,8 +78,9 @@ class OpeningWrapper(Wrapper):
 
     def reset(self, **kwargs: Any) -> Any:
         """Start an episode and execute its first actions; keyword arguments are passed to the environment."""
-        result = self.env.reset(**kwargs) kwargs.pop("seed", None)  # a second reset continues the stream that the first
-        reset seeded for action in self.opening():
+        result = self.env.reset(**kwargs)
+        kwargs.pop("seed", None)  # a second reset continues the stream that the first reset seeded
+        for action in self.opening():
             step = self.env.step(action)
             result = self.env.reset(**kwargs) if has_ended(step) else reset_result(step)
         return result

@@ -229,18 +229,23 @@ class GymnasiumFrameStack(VectorWrapper):
     """
 
     def __init__(self, env: Any, k: int, stack_axis: int = 0) -> None:
-        super().__init__(env) check_counts(k=k) self.k = k self.single_observation_space =
-        stacked_space(env.single_observation_space, k, stack_axis) self.stack_axis =
-        range(len(self.single_observation_space.shape or ()))[stack_axis]  # convert a negative axis
-        self.observation_space = batch_space(self.single_observation_space, self.num_envs) self._mode =
-        AutoresetMode(env.metadata["autoreset_mode"]) self._stacks: Any = None self._ended = np.zeros(self.num_envs,
-        np.bool_)
+        super().__init__(env)
+        check_counts(k=k)
+        self.k = k
+        self.single_observation_space = stacked_space(env.single_observation_space, k, stack_axis)
+        self.stack_axis = range(len(self.single_observation_space.shape or ()))[stack_axis]  # convert a negative axis
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._mode = AutoresetMode(env.metadata["autoreset_mode"])
+        self._stacks: Any = None
+        self._ended = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
         """Start new episodes in all environments, or in the environments where `options["reset_mask"]` is True."""
-        mask = True if options is None else options.get("reset_mask", True)  # read the mask before the environment
-        removes it begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs) obs, info =
-        self.env.reset(seed=seed, options=options) stacks = self._first_stacks(obs) if not begins.all():
+        mask = True if options is None else options.get("reset_mask", True)  # before the environment removes it
+        begins = np.broadcast_to(np.array(mask, np.bool_), self.num_envs)
+        obs, info = self.env.reset(seed=seed, options=options)
+        stacks = self._first_stacks(obs)
+        if not begins.all():
             stacks[~begins] = self._stacks[~begins]
         self._stacks = stacks
         self._ended = self._ended & ~begins

@@ -24,8 +24,8 @@ def can_record(env: Any) -> bool:
     mode = getattr(env, "render_mode", None)
     if mode is not None:
         return bool(mode == "rgb_array")
-    metadata = getattr(env, "metadata", None) or {} return "rgb_array" in metadata.get("render.modes", ())  # gym before
-    0.26 takes the mode in each call of `render`
+    metadata = getattr(env, "metadata", None) or {}
+    return "rgb_array" in metadata.get("render.modes", ())  # gym before 0.26 takes the mode in each call of `render`
 
 
 class VideoRecorder:
@@ -255,7 +255,7 @@ def _capped_cubic(episode: int) -> bool:
 def _video_schedule(env: Any, video_callable: Callable[[int], bool] | bool | None) -> Callable[[int], bool]:
     if callable(video_callable):
         if not can_record(env):
-            raise ValueError(f'video_callable needs images, but {env} renders none: make it with render_mode="rgb_array"')
+            raise ValueError(f'video_callable needs images, but {env} has none: make it with render_mode="rgb_array"')
         return video_callable
     if video_callable is None and can_record(env):
         return _capped_cubic

@@ -105,8 +105,8 @@ def _record_arguments(self: Any, call: inspect.BoundArguments) -> None:
     for name, parameter in call.signature.parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
             saved |= saved.pop(name, {})
-    _, _, *names = saved  # the first two arguments are self and env self._saved_kwargs = {name: saved[name] for name in
-    names}
+    _, _, *names = saved  # the first two arguments are self and env
+    self._saved_kwargs = {name: saved[name] for name in names}
 
 
 @functools.cache
