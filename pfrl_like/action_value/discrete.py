@@ -175,7 +175,7 @@ class DistributionalDiscreteActionValue(DiscreteActionValue):
         next_action: Tensor | None = None,
         elementwise: Callable[[Tensor], Tensor] = huber,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the cross entropy to the projected target distribution (Algorithm 1), which is also the row's error."""
+        """Return the cross entropy to the projected target distribution (Algorithm 1), which is also the error."""
         probs = self.evaluate_actions_as_distribution(action)
         with torch.no_grad():
             if next_action is None:

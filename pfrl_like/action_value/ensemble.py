@@ -68,7 +68,7 @@ def soft_least_of(values: Sequence[Any], lam: float) -> Any:
 def _check_one_form(values: Sequence[Any]) -> None:
     if any(type(value) is not type(values[0]) for value in values):
         names = ", ".join(type(value).__name__ for value in values)
-        raise TypeError(f"the critics return {names}, which cannot be compared: expected the same class for all critics")
+        raise TypeError(f"the critics return {names}, which cannot be compared: expected the same class for all")
 
 
 def _of_critic(values: Sequence[Any], index: Tensor) -> Any:

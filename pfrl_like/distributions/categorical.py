@@ -154,7 +154,7 @@ class ProductOfCategoricals(Distribution):
 
     @property
     def params(self) -> tuple[Tensor, ...]:
-        """A tuple with `logits`, the log-probabilities [..., n, max(nvec)]; unused entries are large negative numbers."""
+        """A tuple with `logits`, log-probabilities [..., n, max(nvec)]; unused entries are large negative numbers."""
         return self.choices.params
 
     def with_params(self, logits: Tensor) -> "ProductOfCategoricals":

@@ -158,7 +158,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
 
 class SquashedGaussian(Distribution):
-    """tanh of a Gaussian vector with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
+    """Distribution of tanh(x) for Gaussian x with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
     Results are finite for all values in [-1, 1]. A value at a bound, which rounding can produce, is replaced by the
     adjacent number inside. The log-probability of a sample is exact everywhere if it is computed by
@@ -198,7 +198,7 @@ class SquashedGaussian(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        """tanh of the mean, [..., n]: the median, and Soft Actor-Critic's action in evaluation."""
+        """Mean before squashing, mapped by tanh, [..., n]: the median, and Soft Actor-Critic's action in evaluation."""
         return self.base_dist.loc.tanh()
 
     @property
@@ -232,7 +232,7 @@ class SquashedGaussian(Distribution):
         return self.base_dist.log_prob(before) - log_slope_of_tanh(before).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return the entropy in nats, [...], by quadrature; the error is below 1e-6 for scales up to 2, 3e-3 up to e**2."""
+        """Return the entropy in nats, [...], by quadrature; error below 1e-6 for scales up to 2, 3e-3 up to e**2."""
         points, weights = self._quadrature()
         return self.base_dist.entropy() + (log_slope_of_tanh(points) @ weights).sum(-1)
 

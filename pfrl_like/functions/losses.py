@@ -84,7 +84,7 @@ def quantile_huber_of_pairs(prediction: Tensor, target: Tensor, tau: Tensor) -> 
 
 
 def bootstrap_weight(like: Tensor) -> Tensor:
-    """Return random weights 0 or 2 with the shape of `like` (double-or-nothing bootstrap, Owen 2012, arXiv:1106.2125)."""
+    """Return random weights 0 or 2, shape of `like` (double-or-nothing bootstrap, Owen 2012, arXiv:1106.2125)."""
     return torch.randint_like(like, 2) * 2
 
 

@@ -100,7 +100,7 @@ def gae(reward: Tensor, discount: Tensor, value: Tensor, next_value: Tensor, con
     """
     _check_shapes(reward, discount=discount, value=value, next_value=next_value, continues=continues)
     delta = torch.addcmul(reward, discount, next_value) - value
-    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the factor of the last row is not used
+    return _linear_recurrence(delta, lambd * discount * continues.to(reward.dtype))  # the last factor is not used
 
 
 def lambda_returns(reward: Tensor, discount: Tensor, next_value: Tensor, continues: Tensor, lambd: float) -> Tensor:
@@ -239,4 +239,4 @@ def _next_rows(x: Tensor) -> Tensor:
 def _check_shapes(reward: Tensor, **others: Tensor | None) -> None:
     for name, other in others.items():
         if other is not None and other.shape != reward.shape:
-            raise ValueError(f"{name} has shape {tuple(other.shape)}, expected {tuple(reward.shape)}, the shape of reward")
+            raise ValueError(f"{name} has shape {tuple(other.shape)}, expected {tuple(reward.shape)} as reward")

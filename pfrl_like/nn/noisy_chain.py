@@ -24,7 +24,7 @@ def to_factorized_noisy(module: nn.Module, *args: Any, **kwargs: Any) -> None:
         TypeError: If `module` itself is a linear layer, which cannot be replaced in place.
     """
     if isinstance(module, nn.Linear):
-        raise TypeError("module is a Linear, which cannot be replaced in place: wrap it in a Sequential, or use FactorizedNoisyLinear(module)")
+        raise TypeError("module is itself a Linear: put it into a Sequential, or use FactorizedNoisyLinear(module)")
     replaced: dict[nn.Module, FactorizedNoisyLinear] = {}
     for part in [*module.modules()]:
         for name, child in part._modules.items():

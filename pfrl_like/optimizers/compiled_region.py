@@ -159,7 +159,7 @@ class CompiledRegion:
     def _past_the_wrappers(
         self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
-        """Return a function that calls the generated code and returns None after changes; None if this is impossible."""
+        """Return a function that calls the generated code, and returns None after changes; None if impossible."""
         (args, versions), (code, given, outputs) = before, after
         positions = {id(leaf): position for position, leaf in enumerate(tree_leaves(inputs))}
         numbers = {id(output): number for number, output in enumerate(outputs)}
@@ -316,7 +316,7 @@ def _version(value: Any) -> int | None:
 
 
 def _distinct(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Clone inputs that are the same object as an earlier input, because compiled code would assume that they are equal."""
+    """Clone inputs that are the same object as an earlier input; compiled code would assume that they stay equal."""
     if len({*map(id, inputs)}) == len(inputs):
         return inputs
     return tuple(

@@ -111,7 +111,7 @@ HOST_FIELDS = ("index", "lengths", "extra")
 
 
 class CompiledStep:
-    """Compiled update that minimises several losses in order, with the same results up to rounding as without compiling.
+    """Compiled update that minimises several losses in order; equal to the uncompiled update up to rounding.
 
     The first update for each combination of additional arguments runs uncompiled, because it creates the state of the
     optimisers. The second update compiles the region, which takes about 30 s, or 5 s if the compiler's cache on disk

@@ -68,7 +68,7 @@ def _cannot_collate(features: list[Any]) -> Exception:
 
 
 class _CallableModule(ModuleType):
-    """Callable module: `pfrl_like.utils.batch_states` is the module and also, as in PFRL's documentation, the function."""
+    """Callable module: `pfrl_like.utils.batch_states` is the module and, as in PFRL's documentation, the function."""
 
     def __call__(self, states: Sequence[Any], device: torch.device | str, phi: Phi) -> Any:
         return batch_states(states, device, phi)

@@ -113,7 +113,7 @@ def seed_env(env: Any, seed: int) -> bool:
     if callable(getattr(env, "seed", None)):
         env.seed(seed)
         return True
-    raise ValueError(f"seed is {seed}, but {env} accepts no seed: it has no seed method, and its reset no argument seed")
+    raise ValueError(f"seed is {seed}, but {env} takes none: it has no seed method, and its reset has no argument seed")
 
 
 def takes_at_reset(env: Any, name: str) -> bool:
