@@ -158,7 +158,7 @@ class DiagonalGaussian(IndependentVector[Normal]):
 
 
 class SquashedGaussian(Distribution):
-    """Distribution of tanh(x) for Gaussian x with independent components (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
+    """Distribution of tanh(x) for a diagonal Gaussian x (Haarnoja et al. 2018, arXiv:1801.01290, appendix C).
 
     Results are finite for all values in [-1, 1]. A value at a bound, which rounding can produce, is replaced by the
     adjacent number inside. The log-probability of a sample is exact everywhere if it is computed by

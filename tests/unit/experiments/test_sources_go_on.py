@@ -132,7 +132,7 @@ def _unsteady() -> Any:
 def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make):
     source, other = begun(make(), 4), make()
     [reason], heard = gone_on(other, saved(source), 3)
-    assert "did not come to where it was: ValueError('other observations, rewards" in reason
+    assert "did not reach its saved state: ValueError('other observations, rewards" in reason
     assert len(heard) == 9
     tape = getattr(other, "env", None) or other.stream.env.envs[0]
     assert tape.env.steps <= 3
@@ -272,8 +272,8 @@ def test_later_scores_are_the_same(name, evaluator):
     [
         ("serial", "stacked, serial", ""),
         ("in processes", "stacked, in processes", ""),
-        ("forgetful", "forgetful", "get_state() gives another state"),
-        ("gymnasium, in processes", "gymnasium, in processes", "nobody knows the states of the environments in a"),
+        ("forgetful", "forgetful", "get_state() returns a different state"),
+        ("gymnasium, in processes", "gymnasium, in processes", "the states of the environments in a"),
         ("in processes", "others in processes", "random streams do not fit"),
     ],
 )
@@ -295,7 +295,7 @@ def test_environments_that_do_not_tell_their_state_can_still_be_used(evaluator):
 def test_environments_that_raise_when_they_are_given_a_state_are_told_of(evaluator):
     whole = evaluator("refusing")
     [reason] = whole.restore_state(whole.saved_state())
-    assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
+    assert reason.endswith("the environment rejected its saved state: NotImplementedError('nor these')")
     assert whole.evaluate_and_update_max_score(10, 1) > 0
 
 
@@ -305,7 +305,7 @@ def test_environments_whose_workers_have_died_meanwhile_are_replaced(evaluator):
     process = whole.env._workers.processes[1]
     process.kill()
     process.join(PATIENCE)
-    with pytest.raises(EnvError, match="nobody knows the state of environment 1: its worker has been replaced"):
+    with pytest.raises(EnvError, match="the state of environment 1 cannot be read: its worker has been replaced"):
         whole.saved_state()
     assert whole.evaluate_and_update_max_score(10, 1)
     assert whole.saved_state()
