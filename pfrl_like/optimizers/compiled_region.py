@@ -113,7 +113,7 @@ class CompiledRegion:
     def __init__(
         self, function: Callable[..., Any], holders: Callable[[], Sequence[Mapping[Any, Any]]], name: str
     ) -> None:
-        self._of, self._holders, self._name = function, holders, name
+        self._user_function, self._holders, self._name = function, holders, name
         self._lock = threading.Lock()
         self._watch: _Watch | None = None
         self._places: _Places | None = None
@@ -132,7 +132,10 @@ class CompiledRegion:
             return self._call_and_watch(inputs)
 
     def _compile(self) -> None:
-        of, options = self._of, {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]}
+        of, options = (
+            self._user_function,
+            {"guard_filter_fn": lambda guards: [each.guard_type in VALUE_GUARDS for each in guards]},
+        )
         self._function = _with_own_code(lambda *inputs: of(*inputs))
         self._watch, self._places = _Watch(self._name), None
         self._compiled: Callable[..., Any] = torch.compile(
@@ -150,13 +153,13 @@ class CompiledRegion:
         with torch._dynamo.config.patch(trace_autograd_ops=True):
             result = self._compiled(*inputs)
         if len(self._watch.seen) == 2:
-            self._direct = self._past_the_wrappers(inputs, result, *self._watch.seen)
+            self._direct = self._make_direct_call(inputs, result, *self._watch.seen)
         self._watch.seen.clear()
         if self._direct is None:
             _LOGGER.debug("%s can only be called through the wrappers of torch.compile", self._name)
         return result
 
-    def _past_the_wrappers(
+    def _make_direct_call(
         self, inputs: tuple[Any, ...], result: Any, before: tuple[Any, ...], after: tuple[Any, ...]
     ) -> Callable[[tuple[Any, ...]], Any] | None:
         """Return a function that calls the generated code, and returns None after changes; None if impossible."""

@@ -407,5 +407,5 @@ class StepsOfUpdate:
 
 
 def others_were(made: Sequence[str]) -> str:
-    """Return the part of an error message about the steps made before a rejected one."""
-    return f"; those of {' and '.join(made)} before it were" if made else ", nor was any other"
+    """Return the part of an error message about the steps that were made before a rejected step."""
+    return f"; the earlier steps of {' and '.join(made)} were made" if made else ", and no other step was made"

@@ -168,10 +168,10 @@ def check_statistics_are_numbers(trial: Trial) -> None:
         statistics = agent.get_statistics()
         for pair in statistics:
             well_formed = isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str)
-            sentence = f"get_statistics gave {pair!r}, expected a pair of a name and a number"
+            sentence = f"get_statistics returned {pair!r}, expected a pair of a name and a number"
             require(well_formed and isinstance(pair[1], numbers.Real), sentence)
         names.append([name for name, _ in statistics])
-    require(names[0] == names[1], f"get_statistics gave the names {names[0]} and after training {names[1]}")
+    require(names[0] == names[1], f"get_statistics returned the names {names[0]}, and after training {names[1]}")
 
 
 def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
@@ -181,9 +181,9 @@ def check_a_loaded_agent_is_the_saved_one(trial: Trial) -> None:
         agent.save(dirname)
         other.load(dirname)
     found = trial.difference(state_of(agent), state_of(other), "state")
-    require(found is None, f"the loaded agent differs from the saved one: {found}")
+    require(found is None, f"the loaded agent differs from the saved agent: {found}")
     found = trial.difference(trial.evaluated(agent), trial.evaluated(other), "actions")
-    require(found is None, f"the loaded agent acts in another way than the saved one: {found}")
+    require(found is None, f"the loaded agent and the saved agent select different actions: {found}")
 
 
 def check_only_termination_stops_bootstrapping(trial: Trial) -> None:
@@ -267,11 +267,11 @@ def check_update_learns_and_tells(trial: Trial) -> None:
     before = copy.deepcopy(_learnt(state_of(agent)))
     errors_out = [-1.0]
     td_error, stats = agent.update(batch, errors_out=errors_out)
-    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has changed no parameter")
+    require(play.difference(before, _learnt(state_of(agent))) is not None, "update has not changed any parameter")
     n = len(batch) if batch.lengths is None else len(batch.lengths)
-    require(td_error.shape == (n,), f"update gave TD errors of shape {tuple(td_error.shape)} for {n} items")
-    require(not td_error.requires_grad, "update gave TD errors that carry a graph")
-    sentence = f"update gave the statistics {sorted(stats)}, expected loss among them, all detached"
+    require(td_error.shape == (n,), f"update returned TD errors of shape {tuple(td_error.shape)} for {n} items")
+    require(not td_error.requires_grad, "update returned TD errors that are not detached")
+    sentence = f"update returned the statistics {sorted(stats)}, expected loss among them, all detached"
     require("loss" in stats and not any(value.requires_grad for value in stats.values()), sentence)
     found = trial.difference(torch.tensor(errors_out), td_error.abs().float().cpu(), "errors_out")
     require(found is None, f"errors_out is not the absolute TD errors: {found}")
@@ -296,13 +296,13 @@ def check_a_bad_batch_is_refused(trial: Trial) -> None:
     except NonFiniteError as error:
         # On a GPU the error is raised several updates later, and the counters include the updates before.
         found = trial.difference(before, state_of(agent), "state") if on_cpu else None
-        require(found is None, f"a refused update has changed something: {found}")
+        require(found is None, f"a rejected update has changed the agent: {found}")
         found = trial.difference(_learnt(before), _learnt(state_of(agent)), "attributes")
-        require(found is None, f"a refused update has changed parameters: {found}")
+        require(found is None, f"a rejected update has changed parameters: {found}")
         # On a GPU the agent also does not know which batch was bad.
-        require(not on_cpu or error.batch is bad, "the error of a refused update does not hold its batch")
+        require(not on_cpu or error.batch is bad, "the error of a rejected update does not contain its batch")
         return
-    raise AssertionError(f"a batch with {name} of NaN was learnt from, expected a NonFiniteError")
+    raise AssertionError(f"a batch with {name} of NaN was accepted by update, expected a NonFiniteError")
 
 
 def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
@@ -315,14 +315,14 @@ def check_forbidden_actions_are_not_chosen(trial: Trial) -> None:
         allowed = turn % n_actions
         came = int(explores.act(start.obs, action_mask=np.arange(n_actions) == allowed))
         sentence = (
-            f"in training the agent chose action {came}, though its mask allows {allowed} alone: an explorer has "
+            f"in training the agent chose action {came}, but the action mask allows only {allowed}: an explorer must "
         )
-        require(came == allowed, f"{sentence}to draw among the actions that action_value.action_mask allows")
+        require(came == allowed, f"{sentence}select one of the actions that action_value.action_mask allows")
     agent = trial.trained_again()
     with agent.eval_mode(), isolated_rng(trial.env):
         for action in range(n_actions):
             came = int(agent.act(trial.observations[action], action_mask=np.arange(n_actions) == action))
-            require(came == action, f"the agent chose action {came}, though its mask allows {action} alone")
+            require(came == action, f"the agent chose action {came}, but the action mask allows only {action}")
 
 
 def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
@@ -351,7 +351,7 @@ def check_forbidden_actions_count_for_nothing(trial: Trial) -> None:
                     stack.callback(part.register_forward_hook(change).remove)
             set_random_seed(trial.seed)
             errors.append(agent.update(batch)[0])
-    sentence = "TD errors depend on the value of an action that the masks of the batch forbid"
+    sentence = "TD errors depend on the value of a masked action"
     require(torch.allclose(errors[0], errors[1], rtol=1e-4, atol=1e-6), sentence)
 
 
@@ -383,7 +383,7 @@ class _Forbidden:
     """Explorer that raises an error if it is called."""
 
     def select_action(self, *arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("the explorer was asked for an action in evaluation")
+        raise AssertionError("the explorer was called in evaluation")
 
     select_actions = select_action
 

@@ -62,7 +62,7 @@ def observations_of(algo: Any, episodes: Any) -> Any:
 def _fitted(make_estimator: MakeEstimator, episodes: Any, seed: int = 1) -> Any:
     set_random_seed(seed)
     fitted = make_estimator().fit(episodes, **QUIET)
-    require(fitted is not None, "fit gives None, expected the estimator itself")
+    require(fitted is not None, "fit returned None, expected the estimator itself")
     return fitted
 
 
@@ -77,8 +77,8 @@ def check_the_constructor_only_stores(make_estimator: MakeEstimator, episodes: A
     for name, value in params.items():
         kept = again.get_params(deep=False)[name]
         require(kept is value or kept == value, f"get_params: {name} was {value!r} and is {kept!r} after construction")
-        require(hasattr(again, name), f"{name} is a hyperparameter, but no attribute")
-    require(algo.impl is None, "impl is there before anything was built")
+        require(hasattr(again, name), f"{name} is a hyperparameter, but not an attribute")
+    require(algo.impl is None, "impl is not None before the estimator was built")
 
 
 def check_unknown_keywords_are_ignored_with_a_warning(
@@ -91,7 +91,7 @@ def check_unknown_keywords_are_ignored_with_a_warning(
             made = use(bach_size=3)
         texts = [str(warning.message) for warning in caught]
         require(any("bach_size" in text and "batch_size" in text for text in texts), f"bach_size: no warning, {texts}")
-        require(made is not None, "set_params gives None, expected the estimator itself")
+        require(made is not None, "set_params returned None, expected the estimator itself")
         require(not hasattr(made, "bach_size"), "bach_size was stored")
 
 
@@ -99,7 +99,7 @@ def check_hyperparameters_can_be_set(make_estimator: MakeEstimator, episodes: An
     """Check that `set_params` sets attributes, and that a copy is independent."""
     algo = make_estimator()
     other = copy.deepcopy(algo)
-    require(algo.set_params(batch_size=7) is algo, "set_params gives another object")
+    require(algo.set_params(batch_size=7) is algo, "set_params returned a different object")
     require(algo.batch_size == 7 == algo.get_params()["batch_size"], "set_params(batch_size=7) set nothing")
     require(other.batch_size != 7, "a deep copy changes with the original")
 
@@ -124,23 +124,23 @@ def check_predictions_have_the_right_shape(make_estimator: MakeEstimator, episod
         except NotImplementedError:
             continue
         name = method.__name__
-        require(actions.shape == shape, f"{name} gives the shape {actions.shape}, expected {shape}")
+        require(actions.shape == shape, f"{name} returned the shape {actions.shape}, expected {shape}")
         require(
-            actions.dtype.kind == kind, f"{name} gives {actions.dtype}, expected {'int' if kind == 'i' else 'float'}"
+            actions.dtype.kind == kind, f"{name} returned {actions.dtype}, expected {'int' if kind == 'i' else 'float'}"
         )
     try:
         value = algo.predict_value(x, algo.predict(x))
     except NotImplementedError:
         return
-    require(value.shape == (len(x),), f"predict_value gives the shape {value.shape}, expected {(len(x),)}")
-    require(np.isfinite(value).all(), "predict_value gives NaN or infinity")
+    require(value.shape == (len(x),), f"predict_value returned the shape {value.shape}, expected {(len(x),)}")
+    require(np.isfinite(value).all(), "predict_value returned NaN or infinity")
 
 
 def check_fitting_is_reproducible(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
     """Check that `fit` results in the same parameters with the same seed."""
     first, second = (_fitted(make_estimator, episodes) for _ in range(2))
     found = difference(first.impl.state_dict(), second.impl.state_dict(), "the agent")
-    require(found is None, f"the same seed gave other parameters: {found}")
+    require(found is None, f"the same seed resulted in different parameters: {found}")
 
 
 def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
@@ -153,7 +153,7 @@ def check_models_are_saved_whole(make_estimator: MakeEstimator, episodes: Any, f
         set_random_seed(2)
         each.fit(episodes, **QUIET)
     found = difference(algo.impl.state_dict(), other.impl.state_dict(), "the agent")
-    require(found is None, f"after save_model and load_model learning went on in another way: {found}")
+    require(found is None, f"after save_model and load_model, training continued differently: {found}")
 
 
 def check_params_json_makes_an_equal_estimator(make_estimator: MakeEstimator, episodes: Any, folder: str) -> None:
@@ -182,8 +182,8 @@ def check_updates_give_losses(make_estimator: MakeEstimator, episodes: Any, fold
     algo = _fitted(make_estimator, episodes)
     before = copy.deepcopy(algo.impl.state_dict())
     losses = algo.update(0, 0, episodes.sample(16, algo.n_frames))
-    require(isinstance(losses, list) and losses, f"update gives {losses!r}, expected a list of losses")
-    require(np.isfinite(losses).all(), f"update gives {losses!r}, expected finite numbers")
+    require(isinstance(losses, list) and losses, f"update returned {losses!r}, expected a list of losses")
+    require(np.isfinite(losses).all(), f"update returned {losses!r}, expected finite numbers")
     require(difference(before, algo.impl.state_dict()) is not None, "update changed nothing")
 
 

@@ -131,7 +131,7 @@ def check_draws_are_distinct(make_buffer: MakeBuffer) -> None:
     """Check that no item occurs twice in one sample."""
     for _ in range(20):
         items = numbers_of(filled(make_buffer).sample(10))
-        require(len(set(items)) == 10, f"a draw of 10 items holds one twice: {items}")
+        require(len(set(items)) == 10, f"a sample of 10 items contains an item twice: {items}")
 
 
 def check_sample_batch_is_sample(make_buffer: MakeBuffer) -> None:
@@ -169,7 +169,7 @@ def check_more_than_held_is_refused(make_buffer: MakeBuffer) -> None:
     """Check that sampling more items than stored raises `ValueError`, for empty and filled buffers."""
     for buffer in (make_buffer(capacity=None), filled(make_buffer)):
         for method in (buffer.sample, buffer.sample_batch):
-            sentence = f"{method.__name__} gave {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
+            sentence = f"{method.__name__} returned {len(buffer) + 1} of {len(buffer)} items, expected a ValueError"
             require_error(ValueError, sentence, method, len(buffer) + 1)
 
 
@@ -266,20 +266,22 @@ def check_sequences(make_buffer: MakeBuffer) -> None:
         sequences = drawn[0] if isinstance(drawn, tuple) else drawn
         for numbers in numbers_of(sequences):
             whole = any(numbers == w[: len(numbers)] for w in episodes)
-            require(whole, f"the steps {numbers} are no part of one episode")
-            require(max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps came with max_len={max_len}")
+            require(whole, f"the steps {numbers} are not part of one episode")
+            require(
+                max_len is None or len(numbers) <= max_len, f"{len(numbers)} steps were sampled with max_len={max_len}"
+            )
         expected = batch_of_experiences(sequences, GAMMA, sequences=True)
         require(
             batch.lengths is not None and batch.lengths.tolist() == expected.lengths.tolist(),  # type: ignore[union-attr]
-            f"sequences of the lengths {batch.lengths} came, expected {expected.lengths}, longest first",
+            f"sequences have the lengths {batch.lengths}, expected {expected.lengths}, longest first",
         )
         for batch_or_expected in (batch, expected):
             require(
-                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are no steps"
+                len(batch_or_expected) == int(batch.lengths.sum()), "a batch of sequences has rows that are not steps"
             )
         _require_same(_in_order(expected), _in_order(batch), "sample_sequences and sample_episodes")
         for method in (buffers[0].sample_episodes, buffers[1].sample_sequences):
-            sentence = f"{method.__name__} gave {n + 1} of {n} episodes, expected a ValueError"
+            sentence = f"{method.__name__} returned {n + 1} of {n} episodes, expected a ValueError"
             refusals = ValueError, RuntimeError  # RuntimeError if errors must be written back first
             require_error(refusals, sentence, method, n + 1)
 

@@ -109,7 +109,7 @@ class Record:
         faults = [self._fault(row, *self.windows[i]) for i in found]
         if not faults:
             return (
-                f"the reward {row.reward:.4f} is that of no step, nor the discounted sum of several steps in a row of "
+                f"the reward {row.reward:.4f} is not the reward of a step, nor the discounted sum of several steps of "
                 "one episode: rewards of different episodes, or of other steps, have come together"
             )
         return None if None in faults else faults[0]
@@ -126,9 +126,9 @@ class Record:
         expected = 0.0 if last.terminated or (last.truncated and self.cut_off_is_end) else self.gamma ** len(steps)
         ended = f"terminated={last.terminated} and truncated={last.truncated}"
         if not np.array_equal(row.obs, self._looks(first.obs)):
-            return f"a step from obs {first.obs} is learnt from as one from {row.obs}"
+            return f"a step from obs {first.obs} is in the training data with the observation {row.obs}"
         if not np.array_equal(row.action, _flat(first.action)):
-            return f"a step with the action {first.action} is learnt from as one with {row.action}"
+            return f"a step with the action {first.action} is in the training data with the action {row.action}"
         if abs(row.discount - expected) > TOLERANCE:
             what = ""
             if row.discount == 0:
@@ -136,15 +136,15 @@ class Record:
             elif expected == 0:
                 what = ", so that it is bootstrapped from a terminal state"
             came = f"with the discount {row.discount:.4g}, expected {expected:.4g}{what}"
-            return f"a step with {ended} is learnt from {came}"
+            return f"a step with {ended} is in the training data {came}"
         if expected == 0 or row.next_obs is None or np.array_equal(row.next_obs, self._looks(last.next_obs)):
             return None
         if after and np.array_equal(row.next_obs, self._looks(after[0].obs)):
             return (
                 f"a step with {ended} is bootstrapped from {row.next_obs}, the first observation of the next episode, "
-                f"expected its own last one, {last.next_obs}"
+                f"expected the last observation of its episode, {last.next_obs}"
             )
-        return f"a step to the observation {last.next_obs} is learnt from as one to {row.next_obs}"
+        return f"a step to the observation {last.next_obs} is in the training data with {row.next_obs}"
 
     def _looks(self, obs: Any) -> NDArray[np.float32]:
         looks: NDArray[np.float32] = _flat(obs) if self.features is None else _numbers(self.features([obs]))[0]
@@ -220,12 +220,12 @@ def check_streams(
         agent, form = make_agent(), f"{n_envs} environments, autoreset {mode.value if mode else 'by the caller'}"
         door = Door(agent)
         play_stream(agent, stream_of(envs, mode), n_steps)
-        require(door.raw or door.features, f"nothing was learnt from in {n_steps} steps of {form}")
+        require(door.raw or door.features, f"the agent has made no update in {n_steps} steps of {form}")
         if mode in (AutoresetMode.SAME_STEP, AutoresetMode.DISABLED):  # both modes are equal for the agent
             state = state_of(agent)
             other, expected = states.setdefault(n_envs, (form, state))
             found = compare(expected, state, "state")
-            require(found is None, f"{form}, gave another agent than {other}: {found}")
+            require(found is None, f"{form}, resulted in a different agent than {other}: {found}")
         missing = check_rows(agent, door, envs, form) or missing
     require(missing is None, f"a step is not in the replay buffer: {missing}")
 
@@ -262,7 +262,7 @@ def check_rows(agent: Any, door: Door, envs: list[RecordedEnv], form: str = "") 
     ):
         record = Record(envs, gamma, look, getattr(agent, "learn_from_truncated", False))
         found = next((fault for fault in map(record.fault, rows) if fault is not None), None)
-        require(found is None, f"what came to {name} is not what happened ({form}): {found}")
+        require(found is None, f"the data passed to {name} are not the true steps ({form}): {found}")
         if stored and rows is stored and (buffer.capacity is None or len(buffer) < buffer.capacity):
             seen = {id(record.steps_of(row)[0]) for row in rows}
             return next((f"{step} ({form})" for step in ended_steps(envs) if id(step) not in seen), None)

@@ -214,9 +214,9 @@ def check_a_stopped_run_goes_on(trial: Trial) -> None:
         require(not told["reasons"], f"a run that was stopped does not resume exactly: {'; '.join(told['reasons'])}")
     require(
         again is None,
-        f"two runs with the same seed, none of them stopped, have left different things: {again}; {UNSEEDED}",
+        f"two runs with the same seed, both uninterrupted, have different results: {again}; {UNSEEDED}",
     )
-    require(found is None, f"a run that was stopped and resumed from its checkpoint has left something else: {found}")
+    require(found is None, f"a run that was stopped and resumed from its checkpoint has different results: {found}")
 
 
 def _run(trial: Trial, outdir: Path, further: int, **options: Any) -> dict[str, Any]:

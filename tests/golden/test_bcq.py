@@ -175,7 +175,7 @@ def test_of_distributions_the_least_or_the_largest_is_drawn() -> None:
     assert torch.equal(drawn[:, 1], drawn[:, 0] + 1)  # whole distributions
     numbers = [DiscreteActionValue(torch.tensor([[1.0]])), DiscreteActionValue(torch.tensor([[3.0]]))]
     assert soft_least_of(numbers, 0.75).q_values.item() == 1.5
-    with pytest.raises(TypeError, match="expected the same for all"):
+    with pytest.raises(TypeError, match="expected the same class for all"):
         soft_least_of([values[0], numbers[0]], 0.5)
 
 

@@ -148,7 +148,10 @@ def test_another_environment_is_told_of():
     ("make", "reason"),
     [
         (lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"), "CartPoleVectorEnv"),
-        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()), "nothing"),
+        (
+            lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()),
+            "is not known",
+        ),
     ],
 )
 def test_a_vector_environment_of_which_nobody_knows_begins_anew(make, reason):
