@@ -53,7 +53,7 @@ class Chatty(DQN):
     ("kind", "sentence"),
     [
         (Converting, "gamma was 0.9 and is 0.5 after construction"),
-        (Wide, "predict gives the shape"),
+        (Wide, "predict returned the shape"),
         (Forgetful, "training continued differently"),
         (Idle, "update changed nothing"),
         (Silent, "fit returned None"),
