@@ -291,7 +291,7 @@ def test_optimisers_are_fixed() -> None:
     for agent in AGENTS:
         made = make_agent(agent)
         for name in made.gradient_steps:
-            with pytest.raises(AttributeError, match=f"{name} of {agent} is fixed"):
+            with pytest.raises(AttributeError, match=f"{name} of {agent} cannot be changed"):
                 setattr(made, name, copy.copy(getattr(made, name)))
 
 

@@ -333,7 +333,7 @@ def test_an_optimizer_of_some_parameters_trains_these() -> None:
 def test_what_would_have_no_effect_later_cannot_be_set(name: str) -> None:
     agent = make_agent()
     before = getattr(agent, name)
-    with pytest.raises(AttributeError, match=f"{name} of DQN is fixed: give it to a new agent"):
+    with pytest.raises(AttributeError, match=f"{name} of DQN cannot be changed: pass it to a new agent"):
         setattr(agent, name, None)
     assert getattr(agent, name) is before
 

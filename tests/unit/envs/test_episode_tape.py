@@ -122,7 +122,8 @@ class Choosy(Sim):
 
 
 @pytest.mark.parametrize(
-    ("make", "reason"), [(Forgetful, "gives another state"), (Dated, "gives another state"), (Choosy, "KeyError('y')")]
+    ("make", "reason"),
+    [(Forgetful, "returns a different state"), (Dated, "returns a different state"), (Choosy, "KeyError('y')")],
 )
 def test_an_environment_that_is_not_in_the_state_that_it_was_set_to_is_told_of(make: Any, reason: str) -> None:
     tape = EpisodeTape(make())

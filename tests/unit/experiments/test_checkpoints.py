@@ -304,7 +304,7 @@ def test_environments_that_do_not_tell_their_state_are_told_of_wherever_they_are
     train(SerialVectorEnv([Secretive(), CartPoleEnv()]), tmp_path / "serial")
     told = [reasons(tmp_path / name, 30) for name in ("in processes", "serial")]
     assert told[0] == told[1] == [
-        "what brings the environment to where it is cannot be saved: NotImplementedError('no snapshots')"
+        "the values needed to restore the environment cannot be saved: NotImplementedError('no snapshots')"
     ]  # fmt: skip
     with in_processes(Secretive) as env:
         (tmp_path / "in processes" / "60_finish" / "run" / "manifest.json").unlink()

@@ -131,7 +131,7 @@ def _unsteady() -> Any:
 def test_an_environment_that_comes_elsewhere_is_told_of_and_begins_anew(make):
     source, other = begun(make(), 4), make()
     [reason], heard = gone_on(other, saved(source), 3)
-    assert "did not come to where it was: ValueError('other observations, rewards" in reason
+    assert "did not reach its saved state: ValueError('other observations, rewards" in reason
     assert len(heard) == 9
     tape = getattr(other, "env", None) or other.stream.env.envs[0]
     assert tape.env.steps <= 3
@@ -147,7 +147,10 @@ def test_another_environment_is_told_of():
     ("make", "reason"),
     [
         (lambda: gymnasium.make_vec("CartPole-v1", 2, vectorization_mode="vector_entry_point"), "CartPoleVectorEnv"),
-        (lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()), "nothing"),
+        (
+            lambda: gymnasium.wrappers.vector.RecordEpisodeStatistics(VECTORS[str(AutoresetMode.NEXT_STEP)]()),
+            "is not known",
+        ),
     ],
 )
 def test_a_vector_environment_of_which_nobody_knows_begins_anew(make, reason):
@@ -270,8 +273,8 @@ def test_later_scores_are_the_same(name, evaluator):
     [
         ("serial", "stacked, serial", ""),
         ("in processes", "stacked, in processes", ""),
-        ("forgetful", "forgetful", "get_state() gives another state"),
-        ("gymnasium, in processes", "gymnasium, in processes", "nobody knows the states of the environments in a"),
+        ("forgetful", "forgetful", "get_state() returns a different state"),
+        ("gymnasium, in processes", "gymnasium, in processes", "the states of the environments in a"),
         ("in processes", "others in processes", "random streams do not match"),
     ],
 )
@@ -293,5 +296,5 @@ def test_environments_that_do_not_tell_their_state_can_still_be_used(evaluator):
 def test_environments_that_raise_when_they_are_given_a_state_are_told_of(evaluator):
     whole = evaluator("refusing")
     [reason] = whole.restore_state(whole.saved_state())
-    assert reason.endswith("the environment does not take its state: NotImplementedError('nor these')")
+    assert reason.endswith("the environment rejected its saved state: NotImplementedError('nor these')")
     assert whole.evaluate_and_update_max_score(10, 1) > 0

@@ -123,5 +123,5 @@ def test_both_ends_of_a_decay_are_probabilities() -> None:
 
 @pytest.mark.parametrize("random_action", [1.7, np.array([1]), None, "left"])
 def test_a_random_action_unlike_the_greedy_one_is_refused(random_action: Any) -> None:
-    with pytest.raises(ValueError, match="random_action_func gave"):
+    with pytest.raises(ValueError, match="random_action_func returned"):
         ConstantEpsilonGreedy(1.0, lambda: random_action).select_actions(0, np.array([0, 0]))

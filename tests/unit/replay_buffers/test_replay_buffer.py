@@ -281,6 +281,6 @@ def test_an_action_beyond_int64_is_refused_where_it_is_stored(first):
     buffer, obs = ReplayBuffer(), np.zeros(3, np.float32)
     if not first:
         buffer.append(obs, 0, 0.0, obs)
-    with pytest.raises(ValueError, match="action is an integer of 1329 bits, expected one that int64 can hold"):
+    with pytest.raises(ValueError, match="action is an integer of 1329 bits, expected an int64"):
         buffer.append(obs, 10**400, 0.0, obs)
     assert len(buffer) == (0 if first else 1)

@@ -123,7 +123,7 @@ def test_observation_of_the_space_passes(space, obs):
         (BOX, np.array(["a", "b"]), "obs has dtype <U1"),
         (BOX, {"a": 1}, "obs is .*dict"),
         (BOX, None, "obs is None"),
-        (BOX, [[0.0], [1.0, 2.0]], "obs is .* no array"),
+        (BOX, [[0.0], [1.0, 2.0]], "obs is .* expected an array"),
         (spaces.Box(0, 255, (2,), np.uint8), np.zeros(2), "obs has dtype float64, .* dtype uint8"),
         (spaces.Discrete(3), 3, "obs is 3, .* outside"),
         (spaces.Discrete(3), 0.5, "obs has dtype float64"),
