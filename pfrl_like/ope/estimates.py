@@ -224,6 +224,6 @@ def weakness(episodes: LoggedEpisodes) -> tuple[str, float]:
     if expected < found:
         worth += f", judged by the spread of the weights ({found:.3g} by the weights alone)"
     if largest >= _TOO_LARGE:
-        worth += f"; weights up to exp({largest:.0f}) are too large for a float, so unweighted estimates may be infinite or NaN"
+        worth += f"; weights up to exp({largest:.0f}) are too large for a float: unweighted estimates are not finite"
     way_out = "record more or shorter episodes, or evaluate a policy that is closer to the one that acted"
     return f"{worth}; an estimate needs at least {FEW_EPISODES:.0f}: {way_out}", left
